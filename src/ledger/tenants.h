@@ -1,0 +1,16 @@
+// Tenants by name: a hash table of fixed size. An entry without sessions and without tickets may be recycled for a newcomer.
+#pragma once
+
+#include <cstdint>
+
+#include "ledger/region.h"
+
+namespace sluice::ledger {
+
+// The tenant's index, made when new. When nothing can be recycled the answer is kOverflowTenant, counted in tenant_overflows.
+[[nodiscard]] std::uint32_t tenant_for(const Ledger& ledger, const Exclusive& lock, const char* name, std::int64_t now_us) noexcept;
+
+// The tenant's index or kNil.
+[[nodiscard]] std::uint32_t find_tenant(const Ledger& ledger, const Shared& lock, const char* name) noexcept;
+
+}  // namespace sluice::ledger
