@@ -34,13 +34,15 @@ inline constexpr std::uint16_t kNone = 0xFFFF;
 
 void identify(const Policy& policy, const Login& login, Identity& identity) noexcept;
 
-// The most specific tenant rule for a name, or kNone: exact first, then most literal characters, then document order.
+// The most specific tenant rule for a name: exact first, then most literal characters, then document order. A compiled
+// policy always holds a rule for "*" (the validator adds one without limits), so kNone only comes from a damaged image.
 [[nodiscard]] std::uint16_t tenant_rule(const Policy& policy, const char* tenant) noexcept;
 
 [[nodiscard]] bool pattern_matches(const char* pattern, const char* text) noexcept;
 
 // The class a session of class `from` gets when it declares `name`: index, or kNone when there is no such class or
-// `mayEnter` does not list it. Declaring one's own class is always allowed.
+// `mayEnter` does not list it. Declaring one's own class is always allowed; with bulkheads off every name means the one
+// class there is.
 [[nodiscard]] std::uint16_t declared_class(const Policy& policy, std::uint8_t from, const char* name) noexcept;
 
 [[nodiscard]] bool is_trusted(const Policy& policy, const char* role) noexcept;

@@ -22,7 +22,7 @@ struct Node {
   bool is_integer;      // number: exactly representable in `integer`
   std::int64_t integer;
   std::uint32_t text;   // offset of the NUL-terminated string, or of a number's source text
-  std::uint32_t key;    // offset of the key in the parent object
+  std::uint32_t key;    // offset of the key in the parent object, kNoNode in an array and at the root
   std::uint32_t line;   // 1-based line in the source, 0 where unknown (jsonb)
   std::uint32_t first_child;
   std::uint32_t next;
@@ -32,8 +32,9 @@ class Document {
  public:
   void clear() noexcept;
 
-  // Builder: begin/end nest; key() names the next value of an object. Every call answers table_full once the arena,
-  // the text or the depth is used up, and every later call then answers the same.
+  // Builder: clear() first; begin/end nest; key() names the next value of an object. Every call answers table_full once
+  // the arena, the text or the depth is used up or a call is out of place (a value without its key, a second root), and
+  // every later call then answers the same. complete() tells a whole document from the beginning of one.
   [[nodiscard]] Status begin_object(std::uint32_t line = 0) noexcept;
   [[nodiscard]] Status begin_array(std::uint32_t line = 0) noexcept;
   [[nodiscard]] Status end() noexcept;
@@ -43,6 +44,8 @@ class Document {
   [[nodiscard]] Status add_number(const char* text, std::size_t length, std::uint32_t line = 0) noexcept;
   [[nodiscard]] Status add_string(const char* text, std::size_t length, std::uint32_t line = 0) noexcept;
 
+  [[nodiscard]] bool complete() const noexcept { return !full_ && depth_ == 0 && node_count_ > 0; }
+
   // Reader.
   [[nodiscard]] std::uint32_t root() const noexcept { return node_count_ == 0 ? kNoNode : 0; }
   [[nodiscard]] const Node& node(std::uint32_t index) const noexcept { return nodes_[index]; }
@@ -51,6 +54,8 @@ class Document {
 
  private:
   [[nodiscard]] std::uint32_t add(NodeKind kind, std::uint32_t line) noexcept;
+  [[nodiscard]] std::uint32_t add_text(const char* text, std::size_t length) noexcept;
+  [[nodiscard]] Status begin(NodeKind kind, std::uint32_t line) noexcept;
 
   std::uint32_t node_count_;
   std::uint32_t text_bytes_;
