@@ -7,11 +7,6 @@
 namespace sluice::policy {
 namespace {
 
-bool has_wildcard(const char* pattern) noexcept {
-  while (*pattern != '\0' && *pattern != '*') pattern++;
-  return *pattern == '*';
-}
-
 std::uint32_t literal_length(const char* pattern) noexcept {
   std::uint32_t literals = 0;
   for (; *pattern != '\0'; pattern++) literals += *pattern != '*' ? 1 : 0;
@@ -89,8 +84,8 @@ void write_database_role(const char* database, const char* role, char* out) noex
   tenant.add(suffix, sizeof(suffix));
 }
 
-// A tenant that a session names itself is believed from trusted roles only, and only if it is stored whole: cut, it could
-// be another tenant's name.
+// A tenant that a session names itself is believed from trusted roles only, and only if it is stored whole: cut, it
+// could be another tenant's name.
 bool accepts_declared_tenant(const Policy& policy, const Login& login) noexcept {
   const char* declared = login.declared_tenant;
   if (declared == nullptr || declared[0] == '\0') return false;
@@ -117,7 +112,8 @@ void write_tenant(const Policy& policy, const Login& login, char* out) noexcept 
 
 }  // namespace
 
-// Matches greedily and returns to the last '*' on a mismatch: linear in practice, at worst pattern times text, both short.
+// Matches greedily and returns to the last '*' on a mismatch: linear in practice, at worst pattern times text, both
+// short.
 bool pattern_matches(const char* pattern, const char* text) noexcept {
   const char* after_star = nullptr;
   const char* retry_at = nullptr;
@@ -144,7 +140,7 @@ std::uint16_t tenant_rule(const Policy& policy, const char* tenant) noexcept {
   std::uint32_t best_literals = 0;
   for (std::uint16_t i = 0; i < policy.tenant_rule_count; i++) {
     const char* pattern = policy.tenant_rules[i].pattern;
-    if (!has_wildcard(pattern)) {
+    if (!contains(pattern, '*')) {
       if (std::strcmp(pattern, tenant) == 0) return i;
       continue;
     }
@@ -186,8 +182,8 @@ void identify(const Policy& policy, const Login& login, Identity& identity) noex
     identity.standing = identity.admin_role != kNone ? Standing::admin_role : Standing::ordinary;
   }
   identity.assign_rule = find_assign_rule(policy, login);
-  identity.execution_class = identity.assign_rule != kNone ? policy.assign[identity.assign_rule].execution_class
-                                                           : policy.default_class;
+  identity.execution_class =
+      identity.assign_rule != kNone ? policy.assign[identity.assign_rule].execution_class : policy.default_class;
   identity.database_cap = find_database_cap(policy, login.database);
   identity.role_cap = find_role_cap(policy, login.role);
   write_tenant(policy, login, identity.tenant);

@@ -8,8 +8,8 @@
 
 namespace sluice::policy {
 
-// Facts about a login. memberships: bit i is set when the role is a member of assign[i].pattern (only asked for member_of
-// rules; the caller collects them because only it can look into the catalogue).
+// Facts about a login. memberships: bit i is set when the role is a member of assign[i].pattern (only asked for
+// member_of rules; the caller collects them because only it can look into the catalogue).
 struct Login {
   const char* role;
   const char* database;

@@ -8,7 +8,8 @@ namespace {
 // Offset 0 of the text arena always holds the empty string.
 constexpr std::uint32_t kEmptyText = 0;
 
-// A whole number as JSON writes it, with ".0" tolerated because it is the same value; everything else is not an integer.
+// A whole number as JSON writes it, with ".0" tolerated because it is the same value; everything else is not an
+// integer.
 bool parse_integer(const char* text, std::size_t length, std::int64_t& value) noexcept {
   std::size_t at = 0;
   bool negative = length > 0 && text[0] == '-';

@@ -18,12 +18,12 @@ inline constexpr std::uint32_t kNoNode = 0xFFFFFFFFU;
 
 struct Node {
   NodeKind kind;
-  bool flag;            // boolean
-  bool is_integer;      // number: exactly representable in `integer`
+  bool flag;        // boolean
+  bool is_integer;  // number: exactly representable in `integer`
   std::int64_t integer;
-  std::uint32_t text;   // offset of the NUL-terminated string, or of a number's source text
-  std::uint32_t key;    // offset of the key in the parent object, kNoNode in an array and at the root
-  std::uint32_t line;   // 1-based line in the source, 0 where unknown (jsonb)
+  std::uint32_t text;  // offset of the NUL-terminated string, or of a number's source text
+  std::uint32_t key;   // offset of the key in the parent object, kNoNode in an array and at the root
+  std::uint32_t line;  // 1-based line in the source, 0 where unknown (jsonb)
   std::uint32_t first_child;
   std::uint32_t next;
 };

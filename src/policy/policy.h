@@ -1,5 +1,6 @@
-// The compiled policy: a fixed-size, trivially copyable image of one `dbAdmissionPolicy.v1` document. It lives in shared
-// memory, is compared and copied as bytes, and is never changed in place. validator.h makes it; decisions.h reads it.
+// The compiled policy: a fixed-size, trivially copyable image of one `dbAdmissionPolicy.v1` document. It lives in
+// shared memory, is compared and copied as bytes, and is never changed in place. validator.h makes it; decisions.h
+// reads it.
 #pragma once
 
 #include <cstddef>

@@ -24,9 +24,9 @@ struct Refusal {
   const Uuid* ticket;       // nullptr: leave out
 };
 
-// What a refused caller should do. `after` for everything that passes by itself, `never` where a retry would only repeat
-// the outcome (cancelled by the caller, over the time limit, a live ticket of the same id). A caller that ends an idle
-// session and loses nothing by it (draining, eviction: 57P01) says `now` itself.
+// What a refused caller should do. `after` for everything that passes by itself, `never` where a retry would only
+// repeat the outcome (cancelled by the caller, over the time limit, a live ticket of the same id). A caller that ends
+// an idle session and loses nothing by it (draining, eviction: 57P01) says `now` itself.
 [[nodiscard]] Retry retry_of(Status status) noexcept;
 
 // base_ms .. 2 * base_ms, uniform over the 32 random bits the caller supplies.
@@ -34,8 +34,8 @@ struct Refusal {
 
 // "sluice reason=queue_full retry=after retry_after_ms=317 rule=… used=100 limit=100 class=batch tenant=acme ticket=…
 // generation=27". Values with blanks, control characters or '%' are percent-encoded. rule, used and limit are left out
-// where no rule refused; retry_after_ms is 0 with retry=now and left out with retry=never. Always NUL-terminated; a pair
-// that does not fit is left out whole, which cannot happen in a buffer of kDetailBytes.
+// where no rule refused; retry_after_ms is 0 with retry=now and left out with retry=never. Always NUL-terminated; a
+// pair that does not fit is left out whole, which cannot happen in a buffer of kDetailBytes.
 inline constexpr std::size_t kDetailBytes = 2048;
 std::size_t format_detail(const Policy& policy, const Refusal& refusal, char* out, std::size_t size) noexcept;
 

@@ -1,5 +1,5 @@
-// A rule is one limit of the policy. Core functions name the rule that refused by field and index; rule_path() writes the
-// path a reader finds in their document ("executionClasses.batch.maxQueue").
+// A rule is one limit of the policy. Core functions name the rule that refused by field and index; rule_path() writes
+// the path a reader finds in their document ("executionClasses.batch.maxQueue").
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ enum class RuleField : std::uint8_t {
   none,
   server_session_permits,
   admin_reserve,
-  admin_guarantee,      // adminRoles.<name>.guaranteedSessions
+  admin_guarantee,  // adminRoles.<name>.guaranteedSessions
   login_headroom,
-  class_permits,        // executionClasses.<name>.permits
+  class_permits,  // executionClasses.<name>.permits
   class_max_queue,
   class_queue_deadline,
   class_time_limit,

@@ -8,6 +8,11 @@
 
 namespace sluice::policy {
 
+[[nodiscard]] inline bool contains(const char* text, char wanted) noexcept {
+  while (*text != '\0' && *text != wanted) text++;
+  return *text == wanted;
+}
+
 class TextWriter {
  public:
   TextWriter(char* out, std::size_t size) noexcept : out_(out), size_(size) {

@@ -43,6 +43,7 @@ struct ServerFacts {
 
 // Compiles document into policy. Returns true when there is no error; policy is then complete (generation 0 where the
 // document leaves it out: the publisher assigns it). Otherwise policy's content is unspecified.
-[[nodiscard]] bool validate(const Document& document, const ServerFacts& facts, Policy& policy, Findings& findings) noexcept;
+[[nodiscard]] bool validate(const Document& document, const ServerFacts& facts, Policy& policy,
+                            Findings& findings) noexcept;
 
 }  // namespace sluice::policy
