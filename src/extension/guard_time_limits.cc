@@ -1,0 +1,113 @@
+// Transaction time limits, by time held whatever the state: cancel, a second later terminate, then every five seconds again.
+// A signal is sent only while the lock is held and the ticket is EXPIRING. The owner cannot leave EXPIRING without the lock, so
+// no signal outlives its transaction; and a ticket that reached COMMITTING first cannot become EXPIRING at all.
+#include <signal.h>
+
+#include <atomic>
+
+#include "extension/guard.h"
+#include "ledger/journal.h"
+
+namespace sluice::extension {
+
+namespace {
+
+using ledger::TicketState;
+
+constexpr std::int64_t kGraceUs = 1'000'000;
+constexpr std::int64_t kRepeatUs = 5'000'000;
+
+// What was already done about a transaction, told apart by when it took its permit. Lost when the guard restarts: then the
+// transaction is cancelled once more and gets its grace again.
+struct Expiry {
+  std::int64_t granted_us;
+  std::int64_t cancelled_us;
+  std::int64_t terminated_us;
+};
+
+struct Signalled {
+  bool sent;
+  std::uint32_t pid;
+  std::int64_t limit_ms;
+  char class_name[policy::kNameBytes];
+};
+
+Expiry* expiries = nullptr;
+
+// SIGINT, SIGTERM or 0: what is due for a ticket seen without the lock.
+int due_signal(ledger::Ticket& ticket, Expiry& expiry, std::int64_t now) {
+  const TicketState state = ledger::phase_state(std::atomic_ref(ticket.phase).load(std::memory_order_acquire));
+  if (state != TicketState::in_transaction && state != TicketState::expiring) return 0;
+  const std::int64_t granted = std::atomic_ref(ticket.granted_us).load(std::memory_order_relaxed);
+  const std::int64_t limit = std::atomic_ref(ticket.time_limit_us).load(std::memory_order_relaxed);
+  if (state == TicketState::in_transaction && (limit <= 0 || now - granted < limit)) return 0;
+  if (expiry.granted_us != granted) expiry = {granted, 0, 0};
+  if (expiry.cancelled_us == 0) return SIGINT;
+  if (now - expiry.cancelled_us < kGraceUs) return 0;
+  if (expiry.terminated_us != 0 && now - expiry.terminated_us < kRepeatUs) return 0;
+  return SIGTERM;
+}
+
+// True when the session record and the PGPROC agree on the process: the pid is the ticket's owner.
+bool is_owner(std::uint32_t slot, std::uint32_t& pid) {
+  const ledger::Session& session = the_ledger.sessions[slot];
+  pid = session.pid;
+  return pid > 1 && ledger::holds_session_permit(static_cast<ledger::SessionState>(session.state)) &&
+         proc_at(static_cast<int>(slot))->pid == static_cast<int>(pid);
+}
+
+Signalled send_signal(std::uint32_t slot, int signal_number, std::int64_t granted_us) {
+  Signalled done{};
+  ledger::Ticket& ticket = the_ledger.tickets[slot];
+  ledger::Header& header = *the_ledger.header;
+  ExclusiveLedger lock;
+  const std::int64_t now = now_us();
+  if (ticket.granted_us != granted_us || !is_owner(slot, done.pid)) return done;
+  if (ledger::expire(the_ledger, lock.token(), slot, now) != policy::Status::ok) return done;
+  done.sent = kill(static_cast<pid_t>(done.pid), signal_number) == 0;
+  if (!done.sent) return done;
+
+  const bool cancel = signal_number == SIGINT;
+  ++(cancel ? header.time_limit_cancels : header.time_limit_terminates);
+  const ledger::ClassState& klass = the_ledger.classes[ticket.klass];
+  policy::Outcome outcome = policy::outcome(policy::Status::time_limit);
+  outcome.rule = {policy::RuleField::class_time_limit, static_cast<std::uint16_t>(klass.policy_index)};
+  outcome.used = static_cast<std::uint32_t>((now - ticket.granted_us) / 1000);
+  outcome.limit = static_cast<std::uint32_t>(ticket.time_limit_us / 1000);
+  const ledger::EventFacts facts{cancel ? ledger::EventKind::time_limit_cancel : ledger::EventKind::time_limit_terminate,
+                                 outcome, ticket.tenant, ticket.klass, the_ledger.sessions[slot].database, false};
+  ledger::record_event(the_ledger, lock.token(), facts, now);
+  done.limit_ms = ticket.time_limit_us / 1000;
+  strlcpy(done.class_name, klass.name, sizeof done.class_name);
+  return done;
+}
+
+void log_signal(const Signalled& done, bool cancel, std::int64_t now) {
+  static LogThrottle cancel_log;
+  static LogThrottle terminate_log;
+  std::uint64_t suppressed = 0;
+  if (!(cancel ? cancel_log : terminate_log).pass(now, suppressed)) return;
+  ereport(LOG, (errmsg("pg_sluice: %s the transaction of process %u, which held its permit of class \"%s\" longer than %lld ms",
+                       cancel ? "cancelled" : "terminated", done.pid, done.class_name, static_cast<long long>(done.limit_ms)),
+                suppressed == 0 ? 0 : errdetail("%llu more since the last such line.", static_cast<unsigned long long>(suppressed))));
+}
+
+}  // namespace
+
+void watch_time_limits() {
+  if (!policy_enforced()) return;
+  const std::uint32_t slots = the_ledger.header->sizes.sessions;
+  if (expiries == nullptr) expiries = static_cast<Expiry*>(worker_memory(slots * sizeof(Expiry)));
+  const std::int64_t now = now_us();
+  for (std::uint32_t slot = 0; slot < slots; ++slot) {
+    Expiry& expiry = expiries[slot];
+    const int signal_number = due_signal(the_ledger.tickets[slot], expiry, now);
+    if (signal_number == 0) continue;
+    const Signalled done = send_signal(slot, signal_number, expiry.granted_us);
+    if (!done.sent) continue;
+    (signal_number == SIGINT ? expiry.cancelled_us : expiry.terminated_us) = now;
+    log_signal(done, signal_number == SIGINT, now);
+  }
+}
+
+}  // namespace sluice::extension
