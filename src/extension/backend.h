@@ -8,27 +8,38 @@
 
 namespace sluice::extension {
 
+// What a statement needs to know of its class, copied out of the policy so that the hot path reads no shared image.
+struct ClassTerms {
+  std::uint32_t klass;  // ledger index
+  std::int64_t queue_deadline_us;
+  std::int64_t time_limit_us;  // 0: none
+  char name[policy::kNameBytes];
+};
+
 struct Backend {
-  bool governed;              // a client backend with a session record
-  bool walsender;
-  bool never_queues;          // administrators
-  std::uint32_t slot;         // PGPROC index: session record and ticket
-  std::uint32_t tenant;       // ledger indexes, as of policy_version
-  std::uint32_t home_class;   // by assignment
-  std::uint32_t klass;        // with a declaration applied
+  bool governed;      // a client backend with a session record
+  bool never_queues;  // administrators
+  std::uint32_t slot;  // PGPROC index: session record and ticket
+
+  // Who it is, as of policy_version.
   std::uint64_t policy_version;
   policy::Identity identity;
+  std::uint32_t tenant;  // ledger index
+  ClassTerms terms;
+  Oid role_oid;
+  bool superuser;
   char role[policy::kNameBytes];
   char database[policy::kNameBytes];
 
-  bool holds_permit;          // the ticket is granted: return it at the transaction's end
-  bool utility_keeps_permit;  // a utility that commits inside is on the stack
-  int nesting;                // statements on the stack, saved and restored by the hooks
+  // What it holds.
+  bool holds_permit;    // the ticket is granted: return it at the transaction's end
+  bool time_limited;    // the held permit has a time limit
+  bool keeps_permit;    // a utility that may commit inside is on the stack
+  bool exempt;          // a statement that never waits is on the stack
+  int utility_depth;    // utilities on the stack
 };
 
 extern Backend backend;
 
-// Called by the authentication hook once the session is admitted.
-void adopt_session(const policy::Identity& identity, std::uint32_t tenant, bool superuser, bool walsender);
 
 }  // namespace sluice::extension

@@ -11,10 +11,7 @@ namespace sluice::extension {
 void identify_role(const policy::Policy& policy, const char* role, Oid role_oid, bool superuser, const char* database,
                    const char* declared_tenant, policy::Identity& identity);
 
-// A process-local copy of the deciding policy, refreshed when the ledger's version moved. Takes the lock shared.
-const policy::Policy& local_policy();
-
-// Mode that decides now: the policy's activation, lowered by pg_sluice.enforcement of this process.
-ledger::Mode effective_mode();
+// A palloc'd copy of the deciding policy, taken under the shared lock, with the version it had. The image is large; pfree it.
+policy::Policy* copy_policy(std::uint64_t* version = nullptr);
 
 }  // namespace sluice::extension

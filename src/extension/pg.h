@@ -13,11 +13,17 @@ extern "C" {
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "commands/extension.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -45,12 +51,15 @@ extern "C" {
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/jsonb.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/numeric.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timeout.h"
@@ -58,9 +67,6 @@ extern "C" {
 #include "utils/uuid.h"
 #include "utils/wait_event.h"
 
-#if PG_VERSION_NUM >= 180000
-#include "utils/acl.h"
-#endif
 }
 
 #pragma GCC diagnostic pop
@@ -133,6 +139,61 @@ inline bool is_client_process() {
   return MyProcPort != nullptr;
 #else
   return MyProcPort != nullptr;
+#endif
+}
+
+// What pg_stat_activity shows while a backend waits for a permit.
+inline uint32 queue_wait_event() {
+#if PG_VERSION_NUM >= 170000
+  static uint32 event = 0;
+  if (event == 0) event = WaitEventExtensionNew("SluiceQueue");
+  return event;
+#else
+  return PG_WAIT_EXTENSION;
+#endif
+}
+
+// Calls visit(PROCLOCK*) for everybody who holds or awaits a lock, visit(PGPROC*) for its waiters in queue order until visit
+// answers false. The caller has the lock's partition locked, at least shared.
+template <typename Visit>
+inline void for_each_proclock(LOCK* lock, Visit visit) {
+#if PG_VERSION_NUM >= 160000
+  const dlist_node* const head = &lock->procLocks.head;
+#else
+  const SHM_QUEUE* const head = &lock->procLocks;
+#endif
+  for (auto* link = head->next; link != nullptr && link != head; link = link->next) {
+    visit(reinterpret_cast<PROCLOCK*>(reinterpret_cast<char*>(link) - offsetof(PROCLOCK, lockLink)));
+  }
+}
+
+template <typename Visit>
+inline void for_each_lock_waiter(LOCK* lock, Visit visit) {
+#if PG_VERSION_NUM >= 160000
+  const dlist_node* const head = &lock->waitProcs.dlist.head;
+#else
+  const SHM_QUEUE* const head = &lock->waitProcs.links;
+#endif
+  for (auto* link = head->next; link != nullptr && link != head; link = link->next) {
+    if (!visit(reinterpret_cast<PGPROC*>(reinterpret_cast<char*>(link) - offsetof(PGPROC, links)))) break;
+  }
+}
+
+inline LocalTransactionId local_transaction_of(const PGPROC* proc) {
+#if PG_VERSION_NUM >= 170000
+  return proc->vxid.lxid;
+#else
+  return proc->lxid;
+#endif
+}
+
+// How many children of the postmaster may be clients' backends or on their way to it; more are turned away after their
+// startup packet.
+inline int client_child_slots() {
+#if PG_VERSION_NUM >= 180000
+  return 2 * (MaxConnections + max_wal_senders);
+#else
+  return MaxLivePostmasterChildren();
 #endif
 }
 

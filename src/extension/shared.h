@@ -18,10 +18,18 @@ struct WorkerStatus {
   char note[256];              // publisher: why it has no policy; empty: all is well
 };
 
+// Refusals that reached the server's log in the running window, and how many were left out of it (errors.cc).
+struct RefusalLog {
+  std::int64_t window_us;
+  std::uint64_t left_out;
+  std::uint32_t lines;
+};
+
 struct SharedState {
   LWLock* lock;
   WorkerStatus guard;
   WorkerStatus publisher;
+  RefusalLog refusal_log;
   std::uint64_t last_waiters_admitted;  // by the kill switch, for the log line
 };
 

@@ -66,8 +66,13 @@ void dispatch(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, 
 // Lock-free, owner only: IN_TRANSACTION -> COMMITTING. time_limit when the guard was first (EXPIRING): raise, do not commit.
 [[nodiscard]] Status begin_commit(const Ledger& ledger, std::uint32_t ticket) noexcept;
 
+// Owner only, in a procedure that commits inside: COMMITTING -> IN_TRANSACTION, the permit stays. IN_TRANSACTION and EXPIRING
+// stay as they are (an inner rollback).
+[[nodiscard]] Status continue_transaction(const Ledger& ledger, std::uint32_t ticket) noexcept;
+
 // Guard: IN_TRANSACTION held longer than its limit -> EXPIRING. ok: signal it while still holding the lock. Called again on an
-// EXPIRING ticket it answers ok as well (escalation); anything else is illegal_transition.
+// EXPIRING ticket it answers ok as well (escalation); anything else is illegal_transition. The first one is counted and
+// journalled here (time_limit_cancels); the caller counts escalations.
 [[nodiscard]] Status expire(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept;
 
 // Kill switch: grants every waiter over any limit. Returns how many; repeat while wakes.more.
@@ -80,6 +85,9 @@ std::uint32_t admit_waiters(const Ledger& ledger, const Exclusive& lock, std::in
                                      Wakes& wakes) noexcept;
 // Ends the wait of a marked blocker with overdraft_exhausted (its owner sees it in poll_wait).
 [[nodiscard]] Status refuse_blocker(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us, Wakes& wakes) noexcept;
+
+// Adds the owner's statistics to its row's and starts them anew. By the owner, or on proof that the owner is gone.
+void fold(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket) noexcept;
 
 // Position among the waiters of its class in service order as far as it can be told (1 = next); 0 when it does not wait.
 [[nodiscard]] std::uint32_t queue_position(const Ledger& ledger, const Shared& lock, std::uint32_t ticket) noexcept;

@@ -1,0 +1,163 @@
+#include "extension/pg.h"
+
+#include "extension/execution.h"
+
+#include <atomic>
+
+#include "extension/backend.h"
+#include "extension/errors.h"
+#include "extension/identity.h"
+#include "extension/shared.h"
+#include "extension/standing.h"
+#include "ledger/sessions.h"
+
+namespace sluice::extension {
+
+Backend backend = {};
+
+namespace {
+
+void make_ticket_id(policy::Uuid& id) {
+  if (!pg_strong_random(id.bytes, sizeof(id.bytes))) return;  // an id of zeros is legal, only less telling
+  id.bytes[6] = static_cast<std::uint8_t>((id.bytes[6] & 0x0FU) | 0x40U);  // version 4
+  id.bytes[8] = static_cast<std::uint8_t>((id.bytes[8] & 0x3FU) | 0x80U);  // variant of RFC 9562
+}
+
+[[noreturn]] void refuse(const policy::Outcome& outcome, const policy::Uuid& ticket) {
+  RefusalContext context = {};
+  context.outcome = outcome;
+  context.class_name = backend.terms.name;
+  context.tenant_name = backend.identity.tenant;
+  context.ticket = &ticket;
+  raise_refusal(*copy_policy(), context);
+}
+
+void settle(const policy::Outcome& outcome, const ledger::TicketRequest& request) {
+  if (outcome.status == policy::Status::ok) {
+    backend.holds_permit = true;
+    backend.time_limited = request.time_limit_us != 0;
+    return;
+  }
+  ledger::session_idle(the_ledger, backend.slot, now_us());
+  if (policy::is_fault(outcome.status)) {
+    report_fault(outcome.status, "taking an execution permit");
+    return;
+  }
+  refuse(outcome, request.id);
+}
+
+// The lock-free path could not decide: under the lock, and in the queue if there is one.
+void admit_slowly(ledger::TicketRequest& request, WaitPlace& place) {
+  make_ticket_id(request.id);
+  request.deadline_us = queue_deadline(request.now_us, backend.terms.queue_deadline_us);
+  ledger::Wakes wakes = {};
+  policy::Outcome outcome = {};
+  {
+    ExclusiveLedger lock;
+    outcome = ledger::take_or_queue(the_ledger, lock.token(), backend.slot, request, wakes);
+  }
+  wake(wakes, backend.terms.klass);
+  if (outcome.status == policy::Status::queued) {
+    wake_worker(shared_state->guard);
+    outcome = wait_for_permit(request, place);
+  }
+  settle(outcome, request);
+}
+
+policy::Status release_under_lock(std::int64_t now) {
+  ledger::Wakes wakes = {};
+  policy::Status status = policy::Status::ok;
+  bool overdraft = false;
+  {
+    ExclusiveLedger lock;
+    overdraft = the_ledger.tickets[backend.slot].source == ledger::PermitSource::overdraft;
+    // The guard's cancel may have arrived while the transaction was already aborting; it must not hit the next statement.
+    if (ticket_state() == ledger::TicketState::expiring) QueryCancelPending = false;
+    status = ledger::release_locked(the_ledger, lock.token(), backend.slot, now, wakes);
+  }
+  wake(wakes, backend.terms.klass);
+  if (overdraft) wake_worker(shared_state->guard);  // who hands out the next one
+  return status;
+}
+
+}  // namespace
+
+bool wants_permit() {
+  return backend.governed && !backend.holds_permit && !backend.exempt && !proc_exit_inprogress && !IsParallelWorker() &&
+         IsTransactionState();
+}
+
+void admit_transaction(WaitPlace& place) {
+  refresh_standing();
+  if (backend.never_queues) return;
+  const ledger::Mode mode = effective_mode();
+  if (mode == ledger::Mode::off) return;
+  if (!ledger::session_busy(the_ledger, backend.slot)) raise_evicted();
+
+  ledger::TicketRequest request = {};
+  request.tenant = backend.tenant;
+  request.klass = backend.terms.klass;
+  request.enforce = mode == ledger::Mode::enforce;
+  request.now_us = now_us();
+  // A time limit is enforcement too: shadow touches nothing.
+  request.time_limit_us = request.enforce ? backend.terms.time_limit_us : 0;
+  if (ledger::take(the_ledger, backend.slot, request) == policy::Status::ok) {
+    backend.holds_permit = true;
+    backend.time_limited = request.time_limit_us != 0;
+    return;
+  }
+  admit_slowly(request, place);
+}
+
+void release_permit() noexcept {
+  if (!backend.holds_permit) return;
+  backend.holds_permit = false;
+  const std::int64_t now = now_us();
+  policy::Status status = policy::Status::contended;
+  // With a time limit the guard may be signalling this very transaction: only the lock tells that it has finished doing so.
+  if (!backend.time_limited) status = ledger::release(the_ledger, backend.slot, now);
+  if (status == policy::Status::contended) status = release_under_lock(now);
+  if (status != policy::Status::ok) report_fault(status, "returning an execution permit", false);
+  ledger::session_idle(the_ledger, backend.slot, now);
+}
+
+void abandon_ticket() noexcept {
+  ledger::Wakes wakes = {};
+  {
+    ExclusiveLedger lock;
+    const std::int64_t now = now_us();
+    const ledger::TicketState state = ticket_state();
+    if (state == ledger::TicketState::queued || state == ledger::TicketState::execution_granted)
+      (void)ledger::end_wait(the_ledger, lock.token(), backend.slot, policy::Status::cancelled, now, wakes);
+    (void)ledger::release_locked(the_ledger, lock.token(), backend.slot, now, wakes);
+  }
+  backend.holds_permit = false;
+  wake(wakes, backend.terms.klass);
+}
+
+ledger::TicketState ticket_state() noexcept {
+  std::atomic_ref<std::uint32_t> phase(the_ledger.tickets[backend.slot].phase);
+  return ledger::phase_state(phase.load(std::memory_order_acquire));
+}
+
+namespace {
+
+void describe_time_limit(void*) {
+  if (!backend.holds_permit) return;
+  if (ticket_state() != ledger::TicketState::expiring) return;
+  const int code = geterrcode();
+  if (code == ERRCODE_QUERY_CANCELED || code == ERRCODE_ADMIN_SHUTDOWN) add_time_limit_context();
+}
+
+}  // namespace
+
+void push_time_limit_context(TimeLimitContext& context) {
+  context.callback.callback = describe_time_limit;
+  context.callback.arg = nullptr;
+  context.callback.previous = error_context_stack;
+  error_context_stack = &context.callback;
+}
+
+void pop_time_limit_context(TimeLimitContext& context) { error_context_stack = context.callback.previous; }
+
+}  // namespace sluice::extension

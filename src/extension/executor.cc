@@ -1,0 +1,74 @@
+// Executor hooks: planned statements take their permit at ExecutorStart; ExecutorRun only lends its CONTEXT line to transactions
+// that have a time limit.
+#include "extension/pg.h"
+
+#include "extension/backend.h"
+#include "extension/execution.h"
+#include "extension/hooks.h"
+
+namespace sluice::extension {
+
+namespace {
+
+ExecutorStart_hook_type previous_start = nullptr;
+ExecutorRun_hook_type previous_run = nullptr;
+
+// Login event triggers (17+) run before the client can send anything; their statements must never wait.
+bool runs_before_first_command() { return debug_query_string == nullptr; }
+
+void executor_start(QueryDesc* query, int eflags) {
+  if (wants_permit() && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 && !runs_before_first_command()) {
+    WaitPlace place = {WaitPlace::Kind::executor, query};
+    admit_transaction(place);
+  }
+  if (previous_start != nullptr) {
+    previous_start(query, eflags);
+  } else {
+    standard_ExecutorStart(query, eflags);
+  }
+}
+
+#if PG_VERSION_NUM >= 180000
+void chain_run(QueryDesc* query, ScanDirection direction, uint64 count) {
+  if (previous_run != nullptr) {
+    previous_run(query, direction, count);
+  } else {
+    standard_ExecutorRun(query, direction, count);
+  }
+}
+
+void executor_run(QueryDesc* query, ScanDirection direction, uint64 count) {
+  if (!backend.time_limited) return chain_run(query, direction, count);
+  TimeLimitContext context = {};
+  push_time_limit_context(context);
+  chain_run(query, direction, count);
+  pop_time_limit_context(context);
+}
+#else
+void chain_run(QueryDesc* query, ScanDirection direction, uint64 count, bool once) {
+  if (previous_run != nullptr) {
+    previous_run(query, direction, count, once);
+  } else {
+    standard_ExecutorRun(query, direction, count, once);
+  }
+}
+
+void executor_run(QueryDesc* query, ScanDirection direction, uint64 count, bool once) {
+  if (!backend.time_limited) return chain_run(query, direction, count, once);
+  TimeLimitContext context = {};
+  push_time_limit_context(context);
+  chain_run(query, direction, count, once);
+  pop_time_limit_context(context);
+}
+#endif
+
+}  // namespace
+
+void install_executor_hooks() {
+  previous_start = ExecutorStart_hook;
+  ExecutorStart_hook = executor_start;
+  previous_run = ExecutorRun_hook;
+  ExecutorRun_hook = executor_run;
+}
+
+}  // namespace sluice::extension

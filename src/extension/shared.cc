@@ -1,0 +1,126 @@
+#include "extension/pg.h"
+
+#include "extension/shared.h"
+
+#include <ctime>
+
+#include "extension/errors.h"
+#include "extension/settings.h"
+#include "extension/stamp.h"
+
+namespace sluice::extension {
+
+SharedState* shared_state = nullptr;
+ledger::Ledger the_ledger = {};
+
+namespace {
+
+constexpr char kTranche[] = "pg_sluice";
+constexpr std::size_t kAlignment = 64;
+
+shmem_request_hook_type previous_shmem_request = nullptr;
+shmem_startup_hook_type previous_shmem_startup = nullptr;
+bool ready = false;
+
+void request() {
+  if (previous_shmem_request != nullptr) previous_shmem_request();
+  RequestAddinShmemSpace(add_size(MAXALIGN(sizeof(SharedState)), ledger::region_size(region_sizes()) + kAlignment));
+  RequestNamedLWLockTranche(kTranche, 1);
+}
+
+void make_region(void* memory, std::size_t bytes) {
+  policy::Uuid boot_id = {};
+  if (!pg_strong_random(boot_id.bytes, sizeof(boot_id.bytes)))
+    ereport(FATAL, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("pg_sluice: no random bytes for the boot id")));
+  // A crash restart makes fresh memory, so the epoch has to come from outside it: the wall clock in microseconds.
+  const auto epoch = static_cast<std::uint64_t>(GetCurrentTimestamp());
+  const policy::Status status =
+      ledger::format(memory, bytes, region_sizes(), kBuildStamp, boot_id, epoch, now_us(), the_ledger);
+  if (status != policy::Status::ok)
+    ereport(FATAL, (errcode(ERRCODE_INTERNAL_ERROR),
+                    errmsg("pg_sluice: the ledger could not be laid out: %s", policy::status_name(status))));
+  const ledger::Sizes& sizes = the_ledger.header->sizes;
+  ereport(LOG, (errmsg("pg_sluice %s: ledger of %zu kB for %u sessions, %u tenants, %u classes", kVersion, bytes / 1024,
+                       sizes.sessions, sizes.tenants - 1, sizes.classes)));
+}
+
+void startup() {
+  if (previous_shmem_startup != nullptr) previous_shmem_startup();
+  const std::size_t bytes = ledger::region_size(region_sizes());
+  LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+  bool state_found = false;
+  bool region_found = false;
+  shared_state = static_cast<SharedState*>(ShmemInitStruct("pg_sluice state", sizeof(SharedState), &state_found));
+  auto* block = static_cast<char*>(ShmemInitStruct("pg_sluice ledger", bytes + kAlignment, &region_found));
+  void* memory = reinterpret_cast<void*>(TYPEALIGN(kAlignment, reinterpret_cast<std::uintptr_t>(block)));
+  if (!state_found) {
+    MemSet(shared_state, 0, sizeof(*shared_state));
+    shared_state->lock = &(GetNamedLWLockTranche(kTranche))->lock;
+    pg_atomic_init_u32(&shared_state->guard.pid, 0);
+    pg_atomic_init_u32(&shared_state->publisher.pid, 0);
+  }
+  if (!region_found) {
+    make_region(memory, bytes);
+  } else if (ledger::attach(memory, kBuildStamp, the_ledger) != policy::Status::ok) {
+    LWLockRelease(AddinShmemInitLock);
+    raise_other_build(static_cast<ledger::Header*>(memory)->build_stamp, kBuildStamp);
+  }
+  LWLockRelease(AddinShmemInitLock);
+  ready = true;
+}
+
+}  // namespace
+
+bool ledger_ready() { return ready; }
+
+void require_ledger() {
+  if (!ready) raise_not_preloaded();
+}
+
+void install_shared_memory_hooks() {
+  previous_shmem_request = shmem_request_hook;
+  shmem_request_hook = request;
+  previous_shmem_startup = shmem_startup_hook;
+  shmem_startup_hook = startup;
+}
+
+std::int64_t now_us() {
+  timespec now = {};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000000 + now.tv_nsec / 1000;
+}
+
+TimestampTz to_timestamp(std::int64_t ledger_us) {
+  return ledger_us == 0 ? 0 : GetCurrentTimestamp() - (now_us() - ledger_us);
+}
+
+namespace {
+
+void set_latches(const ledger::Wakes& wakes) {
+  for (std::uint32_t i = 0; i < wakes.count; i++) {
+    if (wakes.tickets[i] < the_ledger.header->sizes.sessions)
+      SetLatch(&proc_at(static_cast<int>(wakes.tickets[i]))->procLatch);
+  }
+}
+
+}  // namespace
+
+void wake(const ledger::Wakes& wakes, std::uint32_t klass) {
+  set_latches(wakes);
+  bool more = wakes.more;
+  while (more) {
+    ledger::Wakes rest = {};
+    {
+      ExclusiveLedger lock;
+      ledger::dispatch(the_ledger, lock.token(), klass, now_us(), rest);
+    }
+    set_latches(rest);
+    more = rest.more;
+  }
+}
+
+void wake_worker(WorkerStatus& worker) {
+  if (pg_atomic_read_u32(&worker.pid) != 0) SetLatch(&proc_at(worker.proc)->procLatch);
+}
+
+}  // namespace sluice::extension
