@@ -9,7 +9,8 @@ namespace sluice::extension {
 namespace {
 
 constexpr long kTickMs = 100;
-constexpr std::int64_t kRoundUs = 90'000;  // a little less than the tick: a round is never skipped for being early by a hair
+constexpr std::int64_t kRoundUs =
+    90'000;  // a little less than the tick: a round is never skipped for being early by a hair
 
 void register_worker(const char* name, const char* function, int flags, BgWorkerStartTime start, int restart_s) {
   BackgroundWorker worker;
@@ -58,7 +59,8 @@ void worker_beat(WorkerStatus& status) { status.beat_us = now_us(); }
 bool policy_enforced() {
   ledger::Header& header = *the_ledger.header;
   return std::atomic_ref(header.switch_mode).load(std::memory_order_relaxed) == kEnforcePolicy &&
-         std::atomic_ref(header.mode).load(std::memory_order_relaxed) == static_cast<std::uint32_t>(ledger::Mode::enforce);
+         std::atomic_ref(header.mode).load(std::memory_order_relaxed) ==
+             static_cast<std::uint32_t>(ledger::Mode::enforce);
 }
 
 void* worker_memory(std::size_t bytes) { return MemoryContextAllocZero(TopMemoryContext, bytes); }

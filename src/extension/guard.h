@@ -1,5 +1,5 @@
-// The guard worker: shared memory only, no database, no heavyweight lock; starts with the postmaster. It wakes every 100 ms, or
-// when its latch is set, and does one round of each of its jobs.
+// The guard worker: shared memory only, no database, no heavyweight lock; starts with the postmaster. It wakes every
+// 100 ms, or when its latch is set, and does one round of each of its jobs.
 #pragma once
 
 #include "extension/pg.h"
@@ -9,17 +9,17 @@ namespace sluice::extension {
 
 void register_workers();  // guard and publisher, from _PG_init
 
-// What both workers tell about themselves: worker_started() once in their main function, worker_beat() in each round. The
-// status is cleared when the process exits.
+// What both workers tell about themselves: worker_started() once in their main function, worker_beat() in each round.
+// The status is cleared when the process exits.
 void worker_started(WorkerStatus& status);
 void worker_beat(WorkerStatus& status);
 
 // The jobs of a round, each in a file of its own. None of them raises.
-void watch_switch();        // guard_switch.cc: copies pg_sluice.enforcement to the shared word, admits the waiters
-void watch_time_limits();   // guard_time_limits.cc: cancel, then terminate
-void watch_lock_cycles();   // guard_lock_cycles.cc: promote blockers, overdraft
-void watch_sessions();      // guard_reclaim.cc: reclaims on proof, leak alerts
-void watch_logins();        // guard_logins.cc: the login guard
+void watch_switch();       // guard_switch.cc: copies pg_sluice.enforcement to the shared word, admits the waiters
+void watch_time_limits();  // guard_time_limits.cc: cancel, then terminate
+void watch_lock_cycles();  // guard_lock_cycles.cc: promote blockers, overdraft
+void watch_sessions();     // guard_reclaim.cc: reclaims on proof, leak alerts
+void watch_logins();       // guard_logins.cc: the login guard
 
 // Does the policy decide now, that is may the guard end or refuse anything in its name? Read without the lock.
 bool policy_enforced();

@@ -1,6 +1,6 @@
-// Backstop and alerts for sessions. PostgreSQL restarts everything when a backend dies without its exit callbacks, and the ledger
-// starts anew with it; so a record whose process is gone is a bug, here or in PostgreSQL. It is given back only on proof, and
-// each one is counted and logged.
+// Backstop and alerts for sessions. PostgreSQL restarts everything when a backend dies without its exit callbacks, and
+// the ledger starts anew with it; so a record whose process is gone is a bug, here or in PostgreSQL. It is given back
+// only on proof, and each one is counted and logged.
 #include <errno.h>
 #include <signal.h>
 
@@ -29,28 +29,30 @@ bool has_process(SessionState state) {
 
 bool process_is_gone(std::uint32_t pid) { return pid > 1 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
 
-// The ProcArray is asked before the lock is taken: a process that is gone does not come back, and under the lock the record has
-// to be the very one that was looked at.
+// The ProcArray is asked before the lock is taken: a process that is gone does not come back, and under the lock the
+// record has to be the very one that was looked at.
 void reclaim_if_gone(std::uint32_t slot) {
   ledger::Session& session = the_ledger.sessions[slot];
   const std::uint32_t pid = std::atomic_ref(session.pid).load(std::memory_order_relaxed);
   const std::uint64_t use = std::atomic_ref(session.connection_generation).load(std::memory_order_relaxed);
-  if (!has_process(state_of(session)) || !process_is_gone(pid) || BackendPidGetProc(static_cast<int>(pid)) != nullptr) return;
+  if (!has_process(state_of(session)) || !process_is_gone(pid) || BackendPidGetProc(static_cast<int>(pid)) != nullptr)
+    return;
 
   ledger::Wakes wakes{};
   std::uint32_t klass = ledger::kNil;
   policy::Status status;
   {
     ExclusiveLedger lock;
-    if (session.pid != pid || session.connection_generation != use || !has_process(state_of(session)) || !process_is_gone(pid)) {
+    if (session.pid != pid || session.connection_generation != use || !has_process(state_of(session)) ||
+        !process_is_gone(pid)) {
       return;
     }
     klass = the_ledger.tickets[slot].klass;
     status = ledger::reclaim_session(the_ledger, lock.token(), slot, now_us(), wakes);
   }
   wake(wakes, klass);
-  ereport(LOG, (errmsg("pg_sluice: reclaimed the session of process %u, which is gone without having returned it (%s)", pid,
-                       policy::status_name(status)),
+  ereport(LOG, (errmsg("pg_sluice: reclaimed the session of process %u, which is gone without having returned it (%s)",
+                       pid, policy::status_name(status)),
                 errdetail("This is a bug: a process that ends returns its permits itself.")));
 }
 
@@ -72,13 +74,17 @@ void alert_leaks(std::int64_t now) {
   static std::uint32_t last_idle = 0;
   std::uint64_t suppressed = 0;
   if (idle > last_idle && idle_log.pass(now, suppressed)) {
-    ereport(LOG, (errmsg("pg_sluice: %u sessions have been idle for longer than leakAfterMs (%lld ms) and still hold their permits",
-                         idle, static_cast<long long>(leak_us / 1000))));
+    ereport(
+        LOG,
+        (errmsg(
+            "pg_sluice: %u sessions have been idle for longer than leakAfterMs (%lld ms) and still hold their permits",
+            idle, static_cast<long long>(leak_us / 1000))));
   }
   last_idle = idle;
   static std::uint32_t last_unknown = 0;
   if (unknown > last_unknown && unknown_log.pass(now, suppressed)) {
-    ereport(LOG, (errmsg("pg_sluice: %u sessions are SESSION_UNKNOWN and consume capacity until their end is proved", unknown)));
+    ereport(LOG, (errmsg("pg_sluice: %u sessions are SESSION_UNKNOWN and consume capacity until their end is proved",
+                         unknown)));
   }
   last_unknown = unknown;
 }

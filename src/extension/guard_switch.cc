@@ -1,6 +1,6 @@
-// The kill switch: pg_sluice.enforcement of the configuration file becomes the shared word, and whoever waits while the policy
-// does not decide is admitted. It works on the state, not on the change: a statement that queued after the switch, because its
-// backend had not read the file yet, is admitted in the next round.
+// The kill switch: pg_sluice.enforcement of the configuration file becomes the shared word, and whoever waits while the
+// policy does not decide is admitted. It works on the state, not on the change: a statement that queued after the
+// switch, because its backend had not read the file yet, is admitted in the next round.
 #include <atomic>
 
 #include "extension/guard.h"
@@ -43,7 +43,8 @@ std::uint64_t admit_everybody() {
 
 void note_switch() {
   ExclusiveLedger lock;
-  const ledger::EventFacts facts{ledger::EventKind::switched, policy::outcome(policy::Status::ok), kNil, kNil, nullptr, false};
+  const ledger::EventFacts facts{
+      ledger::EventKind::switched, policy::outcome(policy::Status::ok), kNil, kNil, nullptr, false};
   ledger::record_event(the_ledger, lock.token(), facts, now_us());
 }
 

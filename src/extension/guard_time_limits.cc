@@ -1,6 +1,7 @@
-// Transaction time limits, by time held whatever the state: cancel, a second later terminate, then every five seconds again.
-// A signal is sent only while the lock is held and the ticket is EXPIRING. The owner cannot leave EXPIRING without the lock, so
-// no signal outlives its transaction; and a ticket that reached COMMITTING first cannot become EXPIRING at all.
+// Transaction time limits, by time held whatever the state: cancel, a second later terminate, then every five seconds
+// again. A signal is sent only while the lock is held and the ticket is EXPIRING. The owner cannot leave EXPIRING
+// without the lock, so no signal outlives its transaction; and a ticket that reached COMMITTING first cannot become
+// EXPIRING at all.
 #include <signal.h>
 
 #include <atomic>
@@ -17,8 +18,8 @@ using ledger::TicketState;
 constexpr std::int64_t kGraceUs = 1'000'000;
 constexpr std::int64_t kRepeatUs = 5'000'000;
 
-// What was already done about a transaction, told apart by when it took its permit. Lost when the guard restarts: then the
-// transaction is cancelled once more and gets its grace again.
+// What was already done about a transaction, told apart by when it took its permit. Lost when the guard restarts: then
+// the transaction is cancelled once more and gets its grace again.
 struct Expiry {
   std::int64_t granted_us;
   std::int64_t cancelled_us;
@@ -74,8 +75,13 @@ Signalled send_signal(std::uint32_t slot, int signal_number, std::int64_t grante
   outcome.rule = {policy::RuleField::class_time_limit, static_cast<std::uint16_t>(klass.policy_index)};
   outcome.used = static_cast<std::uint32_t>((now - ticket.granted_us) / 1000);
   outcome.limit = static_cast<std::uint32_t>(ticket.time_limit_us / 1000);
-  const ledger::EventFacts facts{cancel ? ledger::EventKind::time_limit_cancel : ledger::EventKind::time_limit_terminate,
-                                 outcome, ticket.tenant, ticket.klass, the_ledger.sessions[slot].database, false};
+  const ledger::EventFacts facts{
+      cancel ? ledger::EventKind::time_limit_cancel : ledger::EventKind::time_limit_terminate,
+      outcome,
+      ticket.tenant,
+      ticket.klass,
+      the_ledger.sessions[slot].database,
+      false};
   ledger::record_event(the_ledger, lock.token(), facts, now);
   done.limit_ms = ticket.time_limit_us / 1000;
   strlcpy(done.class_name, klass.name, sizeof done.class_name);
@@ -87,9 +93,13 @@ void log_signal(const Signalled& done, bool cancel, std::int64_t now) {
   static LogThrottle terminate_log;
   std::uint64_t suppressed = 0;
   if (!(cancel ? cancel_log : terminate_log).pass(now, suppressed)) return;
-  ereport(LOG, (errmsg("pg_sluice: %s the transaction of process %u, which held its permit of class \"%s\" longer than %lld ms",
-                       cancel ? "cancelled" : "terminated", done.pid, done.class_name, static_cast<long long>(done.limit_ms)),
-                suppressed == 0 ? 0 : errdetail("%llu more since the last such line.", static_cast<unsigned long long>(suppressed))));
+  ereport(
+      LOG,
+      (errmsg("pg_sluice: %s the transaction of process %u, which held its permit of class \"%s\" longer than %lld ms",
+              cancel ? "cancelled" : "terminated", done.pid, done.class_name, static_cast<long long>(done.limit_ms)),
+       suppressed == 0
+           ? 0
+           : errdetail("%llu more since the last such line.", static_cast<unsigned long long>(suppressed))));
 }
 
 }  // namespace

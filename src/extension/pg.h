@@ -16,10 +16,10 @@ extern "C" {
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
-#include "catalog/pg_inherits.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -66,7 +66,6 @@ extern "C" {
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 #include "utils/wait_event.h"
-
 }
 
 #pragma GCC diagnostic pop
@@ -142,6 +141,18 @@ inline bool is_client_process() {
 #endif
 }
 
+// 17 brought login event triggers, whose statements run before the client's first command.
+inline constexpr bool kHasLoginTriggers = PG_VERSION_NUM >= 170000;
+
+// ExecutorRun lost its last parameter in 18.
+#if PG_VERSION_NUM >= 180000
+#define SLUICE_RUN_PARAMETERS QueryDesc *query, ScanDirection direction, uint64 count
+#define SLUICE_RUN_ARGUMENTS query, direction, count
+#else
+#define SLUICE_RUN_PARAMETERS QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once
+#define SLUICE_RUN_ARGUMENTS query, direction, count, execute_once
+#endif
+
 // What pg_stat_activity shows while a backend waits for a permit.
 inline uint32 queue_wait_event() {
 #if PG_VERSION_NUM >= 170000
@@ -153,8 +164,8 @@ inline uint32 queue_wait_event() {
 #endif
 }
 
-// Calls visit(PROCLOCK*) for everybody who holds or awaits a lock, visit(PGPROC*) for its waiters in queue order until visit
-// answers false. The caller has the lock's partition locked, at least shared.
+// Calls visit(PROCLOCK*) for everybody who holds or awaits a lock, visit(PGPROC*) for its waiters in queue order until
+// visit answers false. The caller has the lock's partition locked, at least shared.
 template <typename Visit>
 inline void for_each_proclock(LOCK* lock, Visit visit) {
 #if PG_VERSION_NUM >= 160000
