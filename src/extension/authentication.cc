@@ -1,5 +1,6 @@
-// The authentication hook: every login takes a session permit or is refused, after its identity is proved and before it can send
-// anything. It never waits: authentication_timeout would end the wait without a word, and an xmin is held meanwhile.
+// The authentication hook: every login takes a session permit or is refused, after its identity is proved and before it
+// can send anything. It never waits: authentication_timeout would end the wait without a word, and an xmin is held
+// meanwhile.
 #include "extension/pg.h"
 
 #include <sys/socket.h>
@@ -21,7 +22,8 @@ namespace {
 
 ClientAuthentication_hook_type previous_authentication = nullptr;
 
-// Shared memory only: no catalogue, no error (F14). Runs after the transaction was aborted and before the PGPROC can be reused.
+// Shared memory only: no catalogue, no error (F14). Runs after the transaction was aborted and before the PGPROC can be
+// reused.
 void end_session(int, Datum) {
   if (!backend.governed) return;
   abandon_ticket();
@@ -32,8 +34,8 @@ void end_session(int, Datum) {
   backend.governed = false;
 }
 
-// A startup parameter "name=value", given directly or as -c name=value / --name=value in options. Forgeable, so it only ever
-// names a tenant for roles the policy trusts. Settings themselves are not processed yet at this point.
+// A startup parameter "name=value", given directly or as -c name=value / --name=value in options. Forgeable, so it only
+// ever names a tenant for roles the policy trusts. Settings themselves are not processed yet at this point.
 const char* startup_parameter(const Port* port, const char* name) {
   ListCell* cell = list_head(port->guc_options);
   while (cell != nullptr) {
@@ -76,7 +78,8 @@ ledger::SessionKind kind_of(const policy::Identity& identity) {
   return ledger::SessionKind::ordinary;
 }
 
-// A superuser is asked to leave the slots that named administrators are guaranteed; more than these need not be counted.
+// A superuser is asked to leave the slots that named administrators are guaranteed; more than these need not be
+// counted.
 std::uint32_t count_free_slots(const policy::Policy& policy) {
   std::uint32_t guaranteed = 0;
   for (std::uint32_t i = 0; i < policy.admin_role_count; i++) guaranteed += policy.admin_roles[i].guaranteed_sessions;

@@ -1,5 +1,5 @@
-// What this backend knows about itself: its session record, who it is under the policy, and the permit it holds. Process-local;
-// only the backend itself reads and writes it.
+// What this backend knows about itself: its session record, who it is under the policy, and the permit it holds.
+// Process-local; only the backend itself reads and writes it.
 #pragma once
 
 #include "extension/pg.h"
@@ -17,8 +17,8 @@ struct ClassTerms {
 };
 
 struct Backend {
-  bool governed;      // a client backend with a session record
-  bool never_queues;  // administrators
+  bool governed;       // a client backend with a session record
+  bool never_queues;   // administrators
   std::uint32_t slot;  // PGPROC index: session record and ticket
 
   // Who it is, as of policy_version.
@@ -32,14 +32,13 @@ struct Backend {
   char database[policy::kNameBytes];
 
   // What it holds.
-  bool holds_permit;    // the ticket is granted: return it at the transaction's end
-  bool time_limited;    // the held permit has a time limit
-  bool keeps_permit;    // a utility that may commit inside is on the stack
-  bool exempt;          // a statement that never waits is on the stack
-  int utility_depth;    // utilities on the stack
+  bool holds_permit;  // the ticket is granted: return it at the transaction's end
+  bool time_limited;  // the held permit has a time limit
+  bool keeps_permit;  // a utility that may commit inside is on the stack
+  bool exempt;        // a statement that never waits is on the stack
+  int utility_depth;  // utilities on the stack
 };
 
 extern Backend backend;
-
 
 }  // namespace sluice::extension

@@ -29,16 +29,19 @@ Wording wording_of(Status status) {
     case Status::session_limit:
       return {session, "no session permit is free", "Retry after the delay in DETAIL, or close idle sessions."};
     case Status::tenant_session_limit:
-      return {session, "the tenant has all the sessions it may have", "Close sessions of this tenant, or raise its maxSessions."};
+      return {session, "the tenant has all the sessions it may have",
+              "Close sessions of this tenant, or raise its maxSessions."};
     case Status::role_session_limit:
       return {session, "the role has all the sessions it may have", "Close sessions of this role, or raise its cap."};
     case Status::database_session_limit:
-      return {session, "the database has all the sessions it may have", "Close sessions of this database, or raise its cap."};
+      return {session, "the database has all the sessions it may have",
+              "Close sessions of this database, or raise its cap."};
     case Status::admin_reserve:
       return {session, "the sessions kept for administrators are in use or promised to others",
               "A superuser on the Unix socket always gets in."};
     case Status::queue_full:
-      return {execution, "the queue of the execution class is full", "Nothing was executed. Retry after the delay in DETAIL."};
+      return {execution, "the queue of the execution class is full",
+              "Nothing was executed. Retry after the delay in DETAIL."};
     case Status::deadline_unreachable:
       return {execution, "the statement would not be admitted before its deadline",
               "Nothing was executed. Retry after the delay in DETAIL."};
@@ -59,7 +62,8 @@ Wording wording_of(Status status) {
     case Status::draining:
       return {ERRCODE_CANNOT_CONNECT_NOW, "the server is draining", "Retry after the delay in DETAIL."};
     case Status::duplicate_ticket:
-      return {ERRCODE_DUPLICATE_OBJECT, "a live ticket with this id exists", "Use a new id, or wait for the first to end."};
+      return {ERRCODE_DUPLICATE_OBJECT, "a live ticket with this id exists",
+              "Use a new id, or wait for the first to end."};
     case Status::ok:
     case Status::queued:
     case Status::contended:
@@ -100,7 +104,8 @@ void throttle_log(ErrorData* edata) {
     edata->output_to_server = log_allows(left_out);
     if (left_out > 0)
       edata->detail_log = MemoryContextStrdup(
-          edata->assoc_context, psprintf("%s (%" PRIu64 " more refusals were left out of the log before)", edata->detail, left_out));
+          edata->assoc_context,
+          psprintf("%s (%" PRIu64 " more refusals were left out of the log before)", edata->detail, left_out));
   }
   if (previous_emit_log != nullptr && edata->output_to_server) previous_emit_log(edata);
 }
@@ -143,7 +148,8 @@ void raise_evicted() {
 
 namespace {
 
-constexpr char kTimeLimitContext[] = "pg_sluice: the transaction held its permit longer than transactionTimeLimitMs of its class";
+constexpr char kTimeLimitContext[] =
+    "pg_sluice: the transaction held its permit longer than transactionTimeLimitMs of its class";
 
 }  // namespace
 
@@ -151,8 +157,8 @@ void add_time_limit_context() { errcontext("%s", kTimeLimitContext); }
 
 void raise_time_limit() {
   const Wording wording = wording_of(Status::time_limit);
-  ereport(ERROR, (errcode(wording.sqlstate), errmsg("%s", wording.message),
-                  errcontext("%s", kTimeLimitContext), errhint("%s", wording.hint)));
+  ereport(ERROR, (errcode(wording.sqlstate), errmsg("%s", wording.message), errcontext("%s", kTimeLimitContext),
+                  errhint("%s", wording.hint)));
   pg_unreachable();
 }
 
@@ -173,9 +179,11 @@ void report_fault(policy::Status status, const char* where, bool may_raise) {
                   errhint("Run SELECT * FROM sluice.reconcile() and report what it shows.")));
   }
   if (!may_raise || settings.on_fault == kAdmit) return;
-  ereport(ERROR, (errcode(ERRCODE_SYSTEM_ERROR), errmsg("pg_sluice: refused because of a fault in %s: %s", where,
-                                                        policy::status_name(status)),
-                  errhint("pg_sluice.on_fault = refuse is set; set it to admit, or pg_sluice.enforcement to off, and reload.")));
+  ereport(
+      ERROR,
+      (errcode(ERRCODE_SYSTEM_ERROR),
+       errmsg("pg_sluice: refused because of a fault in %s: %s", where, policy::status_name(status)),
+       errhint("pg_sluice.on_fault = refuse is set; set it to admit, or pg_sluice.enforcement to off, and reload.")));
 }
 
 namespace {
@@ -192,7 +200,8 @@ void raise_not_preloaded() {
 
 void warn_not_preloaded() {
   ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("pg_sluice does nothing: it must be loaded via shared_preload_libraries"), errhint("%s", kPreloadHint)));
+                    errmsg("pg_sluice does nothing: it must be loaded via shared_preload_libraries"),
+                    errhint("%s", kPreloadHint)));
 }
 
 void raise_other_build(const char* running, const char* loaded) {

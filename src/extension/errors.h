@@ -1,4 +1,5 @@
-// Every error that the extension raises on its own account: Status -> SQLSTATE, message, DETAIL, HINT (the contract with callers).
+// Every error that the extension raises on its own account: Status -> SQLSTATE, message, DETAIL, HINT (the contract
+// with callers).
 #pragma once
 
 #include "extension/pg.h"
@@ -31,8 +32,8 @@ void add_time_limit_context();
 // ERROR 40001: while the statement was queued a relation it reads got its first child, so its plan reads too little.
 [[noreturn]] void raise_plan_outdated();
 
-// A broken invariant: counted, logged (throttled), and answered by pg_sluice.on_fault: returns when the answer is to admit, else
-// raises 58000. In a callback that must not raise pass may_raise = false.
+// A broken invariant: counted, logged (throttled), and answered by pg_sluice.on_fault: returns when the answer is to
+// admit, else raises 58000. In a callback that must not raise pass may_raise = false.
 void report_fault(policy::Status status, const char* where, bool may_raise = true);
 
 // ERROR 55000 (F19, F20).

@@ -18,7 +18,7 @@ Backend backend = {};
 namespace {
 
 void make_ticket_id(policy::Uuid& id) {
-  if (!pg_strong_random(id.bytes, sizeof(id.bytes))) return;  // an id of zeros is legal, only less telling
+  if (!pg_strong_random(id.bytes, sizeof(id.bytes))) return;               // an id of zeros is legal, only less telling
   id.bytes[6] = static_cast<std::uint8_t>((id.bytes[6] & 0x0FU) | 0x40U);  // version 4
   id.bytes[8] = static_cast<std::uint8_t>((id.bytes[8] & 0x3FU) | 0x80U);  // variant of RFC 9562
 }
@@ -71,7 +71,8 @@ policy::Status release_under_lock(std::int64_t now) {
   {
     ExclusiveLedger lock;
     overdraft = the_ledger.tickets[backend.slot].source == ledger::PermitSource::overdraft;
-    // The guard's cancel may have arrived while the transaction was already aborting; it must not hit the next statement.
+    // The guard's cancel may have arrived while the transaction was already aborting; it must not hit the next
+    // statement.
     if (ticket_state() == ledger::TicketState::expiring) QueryCancelPending = false;
     status = ledger::release_locked(the_ledger, lock.token(), backend.slot, now, wakes);
   }
@@ -114,7 +115,8 @@ void release_permit() noexcept {
   backend.holds_permit = false;
   const std::int64_t now = now_us();
   policy::Status status = policy::Status::contended;
-  // With a time limit the guard may be signalling this very transaction: only the lock tells that it has finished doing so.
+  // With a time limit the guard may be signalling this very transaction: only the lock tells that it has finished doing
+  // so.
   if (!backend.time_limited) status = ledger::release(the_ledger, backend.slot, now);
   if (status == policy::Status::contended) status = release_under_lock(now);
   if (status != policy::Status::ok) report_fault(status, "returning an execution permit", false);

@@ -6,7 +6,8 @@
 
 namespace sluice::extension {
 
-// Is there anything to do for a statement that could need a permit? The first question of every hook, so it is a few loads.
+// Is there anything to do for a statement that could need a permit? The first question of every hook, so it is a few
+// loads.
 bool wants_permit();
 
 // Takes the permit of the current transaction, waiting if need be. Raises when it is refused or cancelled.
@@ -15,8 +16,8 @@ void admit_transaction(WaitPlace& place);
 // Returns the permit and marks the session idle. Never raises; idempotent.
 void release_permit() noexcept;
 
-// Whatever the ticket is in the middle of, afterwards nothing is queued and nothing held: a grant is handed on. For errors raised
-// while waiting and for the process's end. Shared memory only; never raises.
+// Whatever the ticket is in the middle of, afterwards nothing is queued and nothing held: a grant is handed on. For
+// errors raised while waiting and for the process's end. Shared memory only; never raises.
 void abandon_ticket() noexcept;
 
 // The state of this backend's ticket at this moment.

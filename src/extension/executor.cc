@@ -1,5 +1,5 @@
-// Executor hooks: planned statements take their permit at ExecutorStart; ExecutorRun only lends its CONTEXT line to transactions
-// that have a time limit.
+// Executor hooks: planned statements take their permit at ExecutorStart; ExecutorRun only lends its CONTEXT line to
+// transactions that have a time limit.
 #include "extension/pg.h"
 
 #include "extension/backend.h"
@@ -28,39 +28,21 @@ void executor_start(QueryDesc* query, int eflags) {
   }
 }
 
-#if PG_VERSION_NUM >= 180000
-void chain_run(QueryDesc* query, ScanDirection direction, uint64 count) {
+void chain_run(SLUICE_RUN_PARAMETERS) {
   if (previous_run != nullptr) {
-    previous_run(query, direction, count);
+    previous_run(SLUICE_RUN_ARGUMENTS);
   } else {
-    standard_ExecutorRun(query, direction, count);
+    standard_ExecutorRun(SLUICE_RUN_ARGUMENTS);
   }
 }
 
-void executor_run(QueryDesc* query, ScanDirection direction, uint64 count) {
-  if (!backend.time_limited) return chain_run(query, direction, count);
+void executor_run(SLUICE_RUN_PARAMETERS) {
+  if (!backend.time_limited) return chain_run(SLUICE_RUN_ARGUMENTS);
   TimeLimitContext context = {};
   push_time_limit_context(context);
-  chain_run(query, direction, count);
+  chain_run(SLUICE_RUN_ARGUMENTS);
   pop_time_limit_context(context);
 }
-#else
-void chain_run(QueryDesc* query, ScanDirection direction, uint64 count, bool once) {
-  if (previous_run != nullptr) {
-    previous_run(query, direction, count, once);
-  } else {
-    standard_ExecutorRun(query, direction, count, once);
-  }
-}
-
-void executor_run(QueryDesc* query, ScanDirection direction, uint64 count, bool once) {
-  if (!backend.time_limited) return chain_run(query, direction, count, once);
-  TimeLimitContext context = {};
-  push_time_limit_context(context);
-  chain_run(query, direction, count, once);
-  pop_time_limit_context(context);
-}
-#endif
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Function calls by protocol message ('F') reach no executor and no utility hook; only the object access hook sees them.
+// Function calls by protocol message ('F') reach no executor and no utility hook; only the object access hook sees
+// them.
 #include "extension/pg.h"
 
 #include "extension/execution.h"
@@ -10,15 +11,11 @@ namespace {
 
 object_access_hook_type previous_access = nullptr;
 
-// The hook fires for every function that is prepared for execution. Only a fastpath call has neither a query nor a portal; a
-// login event trigger (17+) has neither as well, but its session does not report the fastpath state.
+// The hook fires for every function that is prepared for execution. Only a fastpath call has neither a query nor a
+// portal; a login event trigger (17+) has neither as well, but its session does not report the fastpath state.
 bool is_fastpath() {
   if (debug_query_string != nullptr || ActivePortal != nullptr) return false;
-#if PG_VERSION_NUM >= 170000
-  return MyBEEntry != nullptr && MyBEEntry->st_state == STATE_FASTPATH;
-#else
-  return true;
-#endif
+  return !kHasLoginTriggers || (MyBEEntry != nullptr && MyBEEntry->st_state == STATE_FASTPATH);
 }
 
 void object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void* argument) {

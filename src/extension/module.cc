@@ -23,7 +23,8 @@ constexpr char kRendezvous[] = "pg_sluice build";
 void refuse_late_load() {
   const auto* running = static_cast<const char*>(*find_rendezvous_variable(kRendezvous));
   if (running != nullptr) raise_other_build(running, kBuildStamp);
-  // session_preload_libraries and kin are loaded while the session is still being set up; an error would lock everybody out.
+  // session_preload_libraries and kin are loaded while the session is still being set up; an error would lock everybody
+  // out.
   if (IsInitProcessingMode()) {
     warn_not_preloaded();
   } else {

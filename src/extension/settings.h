@@ -6,25 +6,29 @@
 
 namespace sluice::extension {
 
-enum Enforcement : int { kEnforcePolicy = 0, kEnforceShadow = 1, kEnforceOff = 2 };  // the values of Header::switch_mode
+enum Enforcement : int {
+  kEnforcePolicy = 0,
+  kEnforceShadow = 1,
+  kEnforceOff = 2
+};  // the values of Header::switch_mode
 enum OnFault : int { kAdmit = 0, kRefuse = 1 };
 
 struct Settings {
   // postmaster
-  char* database;          // where the SQL objects live and the publisher connects
-  char* label;             // '': cluster_name
+  char* database;  // where the SQL objects live and the publisher connects
+  char* label;     // '': cluster_name
   int max_tenants;
   int max_classes;
   int max_events;
   int max_receipts;
   int max_refusal_cells;
   // sighup
-  int enforcement;         // Enforcement
-  int on_fault;            // OnFault
+  int enforcement;  // Enforcement
+  int on_fault;     // OnFault
   bool login_guard;
   // user
-  char* declared_class;    // pg_sluice.class
-  char* declared_tenant;   // pg_sluice.tenant
+  char* declared_class;   // pg_sluice.class
+  char* declared_tenant;  // pg_sluice.tenant
 };
 
 extern Settings settings;

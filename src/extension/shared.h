@@ -1,6 +1,6 @@
 // The shared memory of the extension: the ledger's region, its lock, and what the two workers tell about themselves.
-// Lock contract: `ExclusiveLedger` and `SharedLedger` take the one LWLock for their scope. Inside such a scope only core
-// calls, kill() and plain memory are allowed: nothing that can raise, allocate or wait.
+// Lock contract: `ExclusiveLedger` and `SharedLedger` take the one LWLock for their scope. Inside such a scope only
+// core calls, kill() and plain memory are allowed: nothing that can raise, allocate or wait.
 #pragma once
 
 #include "extension/pg.h"
@@ -10,12 +10,12 @@
 namespace sluice::extension {
 
 struct WorkerStatus {
-  pg_atomic_uint32 pid;        // 0: not running
-  int proc;                    // PGPROC index while pid is set: whose latch to set
+  pg_atomic_uint32 pid;  // 0: not running
+  int proc;              // PGPROC index while pid is set: whose latch to set
   std::int64_t started_us;
-  std::int64_t beat_us;        // last round
+  std::int64_t beat_us;  // last round
   std::uint64_t starts;
-  char note[256];              // publisher: why it has no policy; empty: all is well
+  char note[256];  // publisher: why it has no policy; empty: all is well
 };
 
 // Refusals that reached the server's log in the running window, and how many were left out of it (errors.cc).
@@ -75,8 +75,8 @@ class SharedLedger {
   ledger::Shared token_;
 };
 
-// Sets the latches of granted backends; call after the lock is released. When wakes.more was set the rest is dispatched here, in
-// rounds of the lock.
+// Sets the latches of granted backends; call after the lock is released. When wakes.more was set the rest is dispatched
+// here, in rounds of the lock.
 void wake(const ledger::Wakes& wakes, std::uint32_t klass);
 
 // Sets a worker's latch, if it runs.

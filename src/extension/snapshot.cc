@@ -9,8 +9,8 @@ namespace sluice::extension {
 
 namespace {
 
-// A plan made before the wait and a snapshot taken after it may disagree about which relations make up a partitioned table or an
-// inheritance tree: a reader that waited across ATTACH PARTITION lost rows. Such plans keep their snapshot.
+// A plan made before the wait and a snapshot taken after it may disagree about which relations make up a partitioned
+// table or an inheritance tree: a reader that waited across ATTACH PARTITION lost rows. Such plans keep their snapshot.
 bool plan_may_grow_children(const PlannedStmt* plan) {
   if (plan->appendRelations != NIL) return true;
   ListCell* cell = nullptr;
@@ -33,7 +33,8 @@ bool drop_executor_snapshot(QueryDesc* query) {
   if (query->snapshot == InvalidSnapshot || !ActiveSnapshotSet()) return false;
   PopActiveSnapshot();
   if (ActiveSnapshotSet()) {
-    // Nested after all (a cursor opened by a function that runs while planning): the query's own reference kept xmin in place.
+    // Nested after all (a cursor opened by a function that runs while planning): the query's own reference kept xmin in
+    // place.
     PushCopiedSnapshot(query->snapshot);
     return false;
   }
@@ -46,7 +47,8 @@ bool drop_executor_snapshot(QueryDesc* query) {
 bool drop_utility_snapshot() {
   Portal portal = ActivePortal;
   if (backend.utility_depth > 0 || portal == nullptr || portal->holdSnapshot != nullptr) return false;
-  if (portal->portalSnapshot == nullptr || !ActiveSnapshotSet() || GetActiveSnapshot() != portal->portalSnapshot) return false;
+  if (portal->portalSnapshot == nullptr || !ActiveSnapshotSet() || GetActiveSnapshot() != portal->portalSnapshot)
+    return false;
   portal->portalSnapshot = nullptr;
   PopActiveSnapshot();
   InvalidateCatalogSnapshot();

@@ -1,5 +1,6 @@
-// Giving a statement's snapshot back while it waits, so that a queue does not keep VACUUM from removing rows, and taking a new
-// one afterwards. Only where a newer snapshot cannot change the answer; everywhere else the snapshot is kept.
+// Giving a statement's snapshot back while it waits, so that a queue does not keep VACUUM from removing rows, and
+// taking a new one afterwards. Only where a newer snapshot cannot change the answer; everywhere else the snapshot is
+// kept.
 #pragma once
 
 #include "extension/pg.h"

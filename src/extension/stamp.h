@@ -1,5 +1,5 @@
-// What this library is: its version, and a stamp that differs whenever the layout of shared memory does, so that a library that
-// was replaced under a running server recognizes a region it did not make.
+// What this library is: its version, and a stamp that differs whenever the layout of shared memory does, so that a
+// library that was replaced under a running server recognizes a region it did not make.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,10 @@ constexpr std::uint32_t mix(std::uint32_t hash, std::size_t value) {
 
 constexpr Text make() {
   std::uint32_t hash = 2166136261U;
-  for (const std::size_t size : {sizeof(ledger::Header), sizeof(ledger::Ticket), sizeof(ledger::Row), sizeof(ledger::ClassState),
-                                 sizeof(ledger::Tenant), sizeof(ledger::Session), sizeof(ledger::Receipt), sizeof(ledger::Event),
-                                 sizeof(ledger::RefusalCell), sizeof(policy::Policy), std::size_t{ledger::kLayoutVersion}}) {
+  for (const std::size_t size :
+       {sizeof(ledger::Header), sizeof(ledger::Ticket), sizeof(ledger::Row), sizeof(ledger::ClassState),
+        sizeof(ledger::Tenant), sizeof(ledger::Session), sizeof(ledger::Receipt), sizeof(ledger::Event),
+        sizeof(ledger::RefusalCell), sizeof(policy::Policy), std::size_t{ledger::kLayoutVersion}}) {
     hash = mix(hash, size);
   }
   Text text = {};
@@ -42,7 +43,8 @@ constexpr Text make() {
   text.bytes[length++] = '-';
   for (int shift = 28; shift >= 0; shift -= 4) text.bytes[length++] = "0123456789abcdef"[(hash >> shift) & 0xFU];
   if (SLUICE_COMMIT[0] != '\0') text.bytes[length++] = '-';
-  for (const char* part = SLUICE_COMMIT; *part != '\0' && length + 1 < sizeof(text.bytes); part++) text.bytes[length++] = *part;
+  for (const char* part = SLUICE_COMMIT; *part != '\0' && length + 1 < sizeof(text.bytes); part++)
+    text.bytes[length++] = *part;
   return text;
 }
 

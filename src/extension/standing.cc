@@ -17,8 +17,8 @@ namespace sluice::extension {
 
 namespace {
 
-// What was declared when the standing was last worked out. Policies may name settings of their own, which have no assign hook:
-// these are compared at each transaction.
+// What was declared when the standing was last worked out. Policies may name settings of their own, which have no
+// assign hook: these are compared at each transaction.
 struct Declaration {
   bool changed;
   char class_setting[policy::kNameBytes];
@@ -38,7 +38,8 @@ const char* setting_value(const char* name) {
 }
 
 bool has_own_hook(const char* setting) {
-  return setting[0] == '\0' || std::strcmp(setting, "pg_sluice.class") == 0 || std::strcmp(setting, "pg_sluice.tenant") == 0;
+  return setting[0] == '\0' || std::strcmp(setting, "pg_sluice.class") == 0 ||
+         std::strcmp(setting, "pg_sluice.tenant") == 0;
 }
 
 bool differs(const char* setting, const char* known, std::size_t known_bytes) {
@@ -65,7 +66,8 @@ std::uint8_t chosen_class(const policy::Policy& policy) {
   const std::uint16_t declared = policy::declared_class(policy, home, declaration.class_name);
   if (declared != policy::kNone) return static_cast<std::uint8_t>(declared);
   ereport(WARNING, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                    errmsg("class \"%s\" cannot be declared from class \"%s\"", declaration.class_name, policy.classes[home].name),
+                    errmsg("class \"%s\" cannot be declared from class \"%s\"", declaration.class_name,
+                           policy.classes[home].name),
                     errdetail("executionClasses.%s.mayEnter does not list it; the transaction runs in class \"%s\".",
                               policy.classes[home].name, policy.classes[home].name)));
   return home;
@@ -75,15 +77,17 @@ void set_terms(const policy::ExecutionClass& chosen, std::uint32_t klass) {
   ClassTerms& terms = backend.terms;
   terms.klass = klass;
   terms.queue_deadline_us = std::int64_t{chosen.queue_deadline_ms} * 1000;
-  terms.time_limit_us =
-      chosen.transaction_time_limit_ms == policy::kNoTimeLimit ? 0 : std::int64_t{chosen.transaction_time_limit_ms} * 1000;
+  terms.time_limit_us = chosen.transaction_time_limit_ms == policy::kNoTimeLimit
+                            ? 0
+                            : std::int64_t{chosen.transaction_time_limit_ms} * 1000;
   strlcpy(terms.name, chosen.name, sizeof(terms.name));
 }
 
 // One attempt; false when the policy changed under it.
 bool settle(const policy::Policy& policy, std::uint64_t version) {
   const char* declared_tenant = declaration.tenant_setting[0] == '\0' ? nullptr : declaration.tenant_name;
-  identify_role(policy, backend.role, backend.role_oid, backend.superuser, backend.database, declared_tenant, backend.identity);
+  identify_role(policy, backend.role, backend.role_oid, backend.superuser, backend.database, declared_tenant,
+                backend.identity);
   const std::uint8_t chosen = chosen_class(policy);
   policy::Status status = policy::Status::ok;
   std::uint32_t klass = ledger::kNil;
@@ -127,8 +131,8 @@ void refresh_standing() {
 
 ledger::Mode effective_mode() {
   if (settings.enforcement == kEnforceOff) return ledger::Mode::off;
-  const auto mode =
-      static_cast<ledger::Mode>(std::atomic_ref<std::uint32_t>(the_ledger.header->mode).load(std::memory_order_relaxed));
+  const auto mode = static_cast<ledger::Mode>(
+      std::atomic_ref<std::uint32_t>(the_ledger.header->mode).load(std::memory_order_relaxed));
   return settings.enforcement == kEnforceShadow && mode == ledger::Mode::enforce ? ledger::Mode::shadow : mode;
 }
 

@@ -1,5 +1,5 @@
-// Who this backend is at the moment: re-evaluated at the first statement of a transaction when the policy changed or the session
-// declared another class or tenant.
+// Who this backend is at the moment: re-evaluated at the first statement of a transaction when the policy changed or
+// the session declared another class or tenant.
 #pragma once
 
 #include "extension/pg.h"

@@ -1,5 +1,6 @@
-// Transaction callbacks: the permit goes back when the transaction is over, and a transaction whose time limit passed does not
-// get as far as its commit. Nothing here may raise but PRE_COMMIT and PRE_PREPARE: an error in a COMMIT callback is a PANIC.
+// Transaction callbacks: the permit goes back when the transaction is over, and a transaction whose time limit passed
+// does not get as far as its commit. Nothing here may raise but PRE_COMMIT and PRE_PREPARE: an error in a COMMIT
+// callback is a PANIC.
 #include "extension/pg.h"
 
 #include "extension/backend.h"

@@ -12,9 +12,9 @@ namespace {
 ProcessUtility_hook_type previous_utility = nullptr;
 
 enum class Admission {
-  takes_permit,   // before it does anything; kept to its end also when it commits inside
-  by_its_query,   // the statement it runs takes the permit in ExecutorStart or in a nested utility
-  never_waits,    // needed to end or steer a transaction, or touches nothing
+  takes_permit,  // before it does anything; kept to its end also when it commits inside
+  by_its_query,  // the statement it runs takes the permit in ExecutorStart or in a nested utility
+  never_waits,   // needed to end or steer a transaction, or touches nothing
 };
 
 bool is_analyze(const ExplainStmt* explain) {
@@ -45,7 +45,8 @@ Admission admission_of(const Node* statement) {
     case T_AlterSystemStmt:
       return Admission::never_waits;
     case T_ExplainStmt:
-      return is_analyze(reinterpret_cast<const ExplainStmt*>(statement)) ? Admission::by_its_query : Admission::never_waits;
+      return is_analyze(reinterpret_cast<const ExplainStmt*>(statement)) ? Admission::by_its_query
+                                                                         : Admission::never_waits;
     case T_ExecuteStmt:
     case T_DeclareCursorStmt:
       return Admission::by_its_query;
@@ -67,12 +68,12 @@ struct Call {
 
 void chain(const Call& call) {
   const ProcessUtility_hook_type next = previous_utility != nullptr ? previous_utility : standard_ProcessUtility;
-  next(call.statement, call.query_string, call.read_only_tree, call.context, call.parameters, call.environment, call.receiver,
-       call.completion);
+  next(call.statement, call.query_string, call.read_only_tree, call.context, call.parameters, call.environment,
+       call.receiver, call.completion);
 }
 
-// Nesting lives on the stack and is put back whatever happens: DO … ROLLBACK fires the abort callback while the utility is still
-// on the stack, so callbacks must not touch it.
+// Nesting lives on the stack and is put back whatever happens: DO … ROLLBACK fires the abort callback while the utility
+// is still on the stack, so callbacks must not touch it.
 void run_nested(const Call& call, bool exempt, bool keeps_permit) {
   const bool was_exempt = backend.exempt;
   const bool kept_permit = backend.keeps_permit;
@@ -96,9 +97,9 @@ void run_nested(const Call& call, bool exempt, bool keeps_permit) {
   pop_time_limit_context(context);
 }
 
-void process_utility(PlannedStmt* statement, const char* query_string, bool read_only_tree, ProcessUtilityContext context,
-                     ParamListInfo parameters, QueryEnvironment* environment, DestReceiver* receiver,
-                     QueryCompletion* completion) {
+void process_utility(PlannedStmt* statement, const char* query_string, bool read_only_tree,
+                     ProcessUtilityContext context, ParamListInfo parameters, QueryEnvironment* environment,
+                     DestReceiver* receiver, QueryCompletion* completion) {
   const Call call = {statement, query_string, read_only_tree, context, parameters, environment, receiver, completion};
   if (!backend.governed || IsParallelWorker()) return chain(call);
   const Admission admission = admission_of(statement->utilityStmt);

@@ -1,5 +1,5 @@
-// How a backend waits for its permit: it holds no snapshot where that is safe, notices cancel, timeouts, a vanished client and
-// the postmaster's death, and ends its own deadline itself.
+// How a backend waits for its permit: it holds no snapshot where that is safe, notices cancel, timeouts, a vanished
+// client and the postmaster's death, and ends its own deadline itself.
 #pragma once
 
 #include "extension/pg.h"
@@ -14,10 +14,12 @@ struct WaitPlace {
   QueryDesc* query;  // executor only
 };
 
-// The queued ticket of this backend -> ok (granted), or why not. An ERROR raised inside leaves nothing queued and nothing held.
+// The queued ticket of this backend -> ok (granted), or why not. An ERROR raised inside leaves nothing queued and
+// nothing held.
 policy::Outcome wait_for_permit(const ledger::TicketRequest& request, WaitPlace& place);
 
-// The class's queue deadline from now, cut to the statement's own timeout less a margin so that the caller gets our answer.
+// The class's queue deadline from now, cut to the statement's own timeout less a margin so that the caller gets our
+// answer.
 std::int64_t queue_deadline(std::int64_t now, std::int64_t class_deadline_us);
 
 }  // namespace sluice::extension
