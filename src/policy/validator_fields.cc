@@ -115,8 +115,8 @@ bool Validation::expect_array(std::uint32_t node, const Path& path) noexcept {
 
 const char* Validation::closest(const char* wrong, const char* const* names, std::size_t count) noexcept {
   const char* best = nullptr;
-  std::size_t length = strnlen(wrong, kComparedBytes);
-  auto best_distance = static_cast<std::uint32_t>(length / 3 < 3 ? length / 3 : 3);
+  std::size_t close = (strnlen(wrong, kComparedBytes) + 1) / 3;  // two letters swapped count as two edits
+  auto best_distance = static_cast<std::uint32_t>(close < 3 ? close : 3);
   for (std::size_t i = 0; i < count; i++) {
     std::uint32_t distance = edit_distance(wrong, names[i]);
     if (distance < best_distance || (distance == best_distance && best == nullptr)) {
