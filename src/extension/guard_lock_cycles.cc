@@ -14,7 +14,6 @@
 
 #include "extension/guard.h"
 #include "extension/guard_lock_graph.h"
-#include "ledger/journal.h"
 
 namespace sluice::extension {
 
@@ -116,14 +115,6 @@ void collect_blockers() {
   std::sort(cycles.blockers, cycles.blockers + cycles.blocker_count, is_older);
 }
 
-void record(const ledger::Exclusive& lock, ledger::EventKind kind, const policy::Outcome& outcome,
-            const Blocker& blocker, std::int64_t now) {
-  const ledger::EventFacts facts{
-      kind, outcome, the_ledger.tickets[blocker.slot].tenant, blocker.klass, the_ledger.sessions[blocker.slot].database,
-      false};
-  ledger::record_event(the_ledger, lock, facts, now);
-}
-
 // Returns how many were not known as blockers before.
 std::uint32_t mark_blockers(const ledger::Exclusive& lock, std::int64_t now) {
   std::uint32_t fresh = 0;
@@ -133,7 +124,6 @@ std::uint32_t mark_blockers(const ledger::Exclusive& lock, std::int64_t now) {
     if (ledger::mark_blocker(the_ledger, lock, blocker.slot, now) != Status::ok) continue;
     blocker.since_us = now;
     ++fresh;
-    record(lock, ledger::EventKind::blocker_promoted, policy::outcome(Status::ok), blocker, now);
   }
   std::sort(cycles.blockers, cycles.blockers + cycles.blocker_count, [](const Blocker& a, const Blocker& b) {
     return a.since_us != b.since_us ? a.since_us < b.since_us : is_older(a, b);

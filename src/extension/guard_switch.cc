@@ -62,7 +62,7 @@ void watch_switch() {
     shared_state->last_waiters_admitted = admitted;
   }
   if (changed) {
-    note_switch();
+    if (admitted == 0) note_switch();  // admitting somebody is journalled by the ledger itself
     ereport(LOG, (errmsg("pg_sluice: enforcement is now \"%s\"; %llu waiting statements were admitted",
                          enforcement_name(settings.enforcement), static_cast<unsigned long long>(admitted))));
   } else if (std::uint64_t suppressed = 0; admitted > 0 && late_log.pass(now_us(), suppressed)) {

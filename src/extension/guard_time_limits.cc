@@ -57,10 +57,24 @@ bool is_owner(std::uint32_t slot, std::uint32_t& pid) {
          proc_at(static_cast<int>(slot))->pid == static_cast<int>(pid);
 }
 
+void count_terminate(const ledger::Exclusive& lock, std::uint32_t slot, std::int64_t now) {
+  const ledger::Ticket& ticket = the_ledger.tickets[slot];
+  policy::Outcome outcome = policy::outcome(policy::Status::time_limit);
+  const std::uint32_t policy_index = the_ledger.classes[ticket.klass].policy_index;
+  if (policy_index != ledger::kNil) {
+    outcome.rule = {policy::RuleField::class_time_limit, static_cast<std::uint16_t>(policy_index)};
+  }
+  outcome.used = static_cast<std::uint32_t>((now - ticket.granted_us) / 1000);
+  outcome.limit = static_cast<std::uint32_t>(ticket.time_limit_us / 1000);
+  ++the_ledger.header->time_limit_terminates;
+  const ledger::EventFacts facts{ledger::EventKind::time_limit_terminate, outcome, ticket.tenant, ticket.klass,
+                                 the_ledger.sessions[slot].database,      false};
+  ledger::record_event(the_ledger, lock, facts, now);
+}
+
 Signalled send_signal(std::uint32_t slot, int signal_number, std::int64_t granted_us) {
   Signalled done{};
   ledger::Ticket& ticket = the_ledger.tickets[slot];
-  ledger::Header& header = *the_ledger.header;
   ExclusiveLedger lock;
   const std::int64_t now = now_us();
   if (ticket.granted_us != granted_us || !is_owner(slot, done.pid)) return done;
@@ -68,21 +82,8 @@ Signalled send_signal(std::uint32_t slot, int signal_number, std::int64_t grante
   done.sent = kill(static_cast<pid_t>(done.pid), signal_number) == 0;
   if (!done.sent) return done;
 
-  const bool cancel = signal_number == SIGINT;
-  ++(cancel ? header.time_limit_cancels : header.time_limit_terminates);
   const ledger::ClassState& klass = the_ledger.classes[ticket.klass];
-  policy::Outcome outcome = policy::outcome(policy::Status::time_limit);
-  outcome.rule = {policy::RuleField::class_time_limit, static_cast<std::uint16_t>(klass.policy_index)};
-  outcome.used = static_cast<std::uint32_t>((now - ticket.granted_us) / 1000);
-  outcome.limit = static_cast<std::uint32_t>(ticket.time_limit_us / 1000);
-  const ledger::EventFacts facts{
-      cancel ? ledger::EventKind::time_limit_cancel : ledger::EventKind::time_limit_terminate,
-      outcome,
-      ticket.tenant,
-      ticket.klass,
-      the_ledger.sessions[slot].database,
-      false};
-  ledger::record_event(the_ledger, lock.token(), facts, now);
+  if (signal_number == SIGTERM) count_terminate(lock.token(), slot, now);  // the cancel was counted by expire()
   done.limit_ms = ticket.time_limit_us / 1000;
   strlcpy(done.class_name, klass.name, sizeof done.class_name);
   return done;
