@@ -8,9 +8,27 @@
 namespace sluice::ledger {
 
 enum class Balance : std::uint8_t {
-  class_free, class_waiters, class_queued, row_in_use, row_parked, row_list, ring, ordinary_sessions, admin_sessions,
-  admin_role_sessions, walsender_sessions, tenant_sessions, database_sessions, role_sessions, unclaimed_guarantees, overdraft,
-  tenant_table, ticket_state, session_state, queued_total, over_limit,
+  class_free,
+  class_waiters,
+  class_queued,
+  row_in_use,
+  row_parked,
+  row_list,
+  ring,
+  ordinary_sessions,
+  admin_sessions,
+  admin_role_sessions,
+  walsender_sessions,
+  tenant_sessions,
+  database_sessions,
+  role_sessions,
+  unclaimed_guarantees,
+  overdraft,
+  tenant_table,
+  ticket_state,
+  session_state,
+  queued_total,
+  over_limit,
   in_transition,  // not a discrepancy: a lock-free step that did not finish within the bound
 };
 
@@ -20,13 +38,14 @@ struct Discrepancy {
   std::int64_t recorded, recomputed;
 };
 
-// How audit waits for an uncertain mark to clear: called between looks, returns false when the bound is used up. nullptr: do not wait.
+// How audit waits for an uncertain mark to clear: called between looks, returns false when the bound is used up.
+// nullptr: do not wait.
 using Pause = bool (*)(void* context) noexcept;
 
 // Sets the gate of every class, waits for uncertain marks, recomputes, clears the gates. Returns the number of entries
 // written. Entries of balance in_transition say which ticket kept the audit from being exact.
-[[nodiscard]] std::uint32_t audit(const Ledger& ledger, const Exclusive& lock, Pause pause, void* context, Discrepancy* entries,
-                                  std::uint32_t max_entries) noexcept;
+[[nodiscard]] std::uint32_t audit(const Ledger& ledger, const Exclusive& lock, Pause pause, void* context,
+                                  Discrepancy* entries, std::uint32_t max_entries) noexcept;
 
 [[nodiscard]] const char* balance_name(Balance balance) noexcept;
 

@@ -11,16 +11,17 @@ namespace sluice::ledger {
 struct EventFacts {
   EventKind kind;
   policy::Outcome outcome;
-  std::uint32_t tenant;    // kNil: none
-  std::uint32_t klass;     // kNil: none
-  const char* database;    // nullptr: none
-  bool would;              // in shadow
+  std::uint32_t tenant;  // kNil: none
+  std::uint32_t klass;   // kNil: none
+  const char* database;  // nullptr: none
+  bool would;            // in shadow
 };
 
 // Writes the event, and for refusals and would-be refusals the minute's cell as well.
 void record_event(const Ledger& ledger, const Exclusive& lock, const EventFacts& facts, std::int64_t now_us) noexcept;
 
-void record_receipt(const Ledger& ledger, const Exclusive& lock, const Ticket& ticket, TicketState outcome, std::int64_t now_us) noexcept;
+void record_receipt(const Ledger& ledger, const Exclusive& lock, const Ticket& ticket, TicketState outcome,
+                    std::int64_t now_us) noexcept;
 
 // The newest receipt with this id, or nullptr.
 [[nodiscard]] const Receipt* find_receipt(const Ledger& ledger, const Shared& lock, const Uuid& id) noexcept;

@@ -1,5 +1,6 @@
-// The records of the ledger: trivial, standard-layout, linked by index. Fields that the lock-free path touches are plain
-// integers accessed through std::atomic_ref; everything else is read and written under the ledger's lock (see region.h).
+// The records of the ledger: trivial, standard-layout, linked by index. Fields that the lock-free path touches are
+// plain integers accessed through std::atomic_ref; everything else is read and written under the ledger's lock (see
+// region.h).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ using policy::Status;
 using policy::Uuid;
 
 inline constexpr std::uint32_t kNil = 0xFFFFFFFFU;
-inline constexpr std::uint32_t kOverflowTenant = 0;  // where newcomers go while the tenant table is full
+inline constexpr std::uint32_t kOverflowTenant = 0;     // where newcomers go while the tenant table is full
 inline constexpr std::uint32_t kHistogramBuckets = 20;  // bucket i counts waits below 2^i ms; the last one is open
 
 // Whose permits a ticket holds.
@@ -26,43 +27,45 @@ enum class PermitSource : std::uint8_t { none, own_class, overdraft };
 // One ticket a PGPROC index (its backend's current transaction), then `external` ones.
 struct alignas(64) Ticket {
   // Lock-free.
-  std::uint32_t phase;        // TicketState | Mark << 8 (phase() / pack_phase())
+  std::uint32_t phase;  // TicketState | Mark << 8 | uses << 16 (read it with phase_state() and phase_mark())
   std::uint32_t tenant;
   std::uint32_t klass;
-  std::uint32_t generation;   // low bits of the policy generation it was decided under
-  std::int64_t granted_us;    // when the permit was taken
-  std::int64_t time_limit_us; // held longer than this is ended by the guard; 0: no limit
+  std::uint32_t generation;    // low bits of the policy generation it was decided under
+  std::int64_t granted_us;     // when the permit was taken
+  std::int64_t time_limit_us;  // held longer than this is ended by the guard; 0: no limit
   // The owner's statistics since its record was last folded into its row (see fold()).
   std::uint64_t stat_granted;
   std::uint64_t stat_execution_us;
   std::uint64_t stat_would_wait;  // shadow: takes over the permits or over the row's limit
+  std::int64_t queued_us;         // when it was queued (0: it never waited); kept over retries
   // Under the lock.
-  Uuid id;
-  std::int64_t queued_us;     // when it was queued (0: it never waited); kept over retries
-  std::int64_t deadline_us;   // queue deadline, absolute
-  std::uint32_t next;         // in its row's eligible or parked list
+  Uuid id;                   // of the last request that went through the lock; current where queued_us is not 0
+  std::int64_t deadline_us;  // queue deadline, absolute
+  std::uint32_t next;        // in its row's eligible or parked list
   std::uint32_t previous;
-  PermitSource source;
-  bool parked;                // waits for its row's slot, not for the class
-  bool blocks_holder;         // the guard found that it blocks a permit holder
-  bool admitted_by_switch;    // admitted by the kill switch or a flip to shadow
+  PermitSource source;      // own_class unless it holds an overdraft permit; means something while it holds one
+  bool parked;              // waits for its row's slot, not for the class
+  bool blocks_holder;       // the guard found that it blocks a permit holder
+  bool admitted_by_switch;  // admitted by the kill switch or a flip to shadow
   std::int64_t blocking_since_us;
-  Status wait_status;         // why an ended wait was ended
-  std::uint64_t waits;        // statistics: how often this slot waited
+  Status wait_status;   // why an ended wait was ended
+  std::uint64_t waits;  // statistics: how often this slot waited
 };
 
 // A tenant's share of one class. Rows are a dense array: tenant * max_classes + class.
 struct alignas(64) Row {
-  std::uint64_t word;             // RowWord, lock-free
+  std::uint64_t word;  // RowWord, lock-free
   std::uint32_t weight;
   std::uint32_t eligible_head, eligible_tail, eligible_count;
   std::uint32_t parked_head, parked_tail;
   std::uint32_t ring_next, ring_previous;  // the class's ring of rows with eligible tickets
   bool in_ring;
-  std::uint32_t credit;           // weighted round robin: grants left in this visit
+  std::uint32_t credit;  // weighted round robin: grants left in this visit
   // Statistics folded from slots that left, and those that are only counted under the lock.
   std::uint64_t granted, execution_us, would_wait, waited, refused, expired, cancelled;
   std::uint32_t peak_queued;
+  std::uint32_t audit_in_use, audit_parked, audit_eligible;  // audit()'s own sums
+  bool audit_skip;                                           // a step in transition touches it
 };
 
 struct alignas(64) ClassState {
@@ -71,8 +74,8 @@ struct alignas(64) ClassState {
   char name[policy::kNameBytes];
   std::uint32_t permits;
   std::uint32_t max_queue;
-  std::uint32_t queued;        // eligible + parked
-  std::uint32_t ring_cursor;   // the row the scheduler is at
+  std::uint32_t queued;       // eligible + parked
+  std::uint32_t ring_cursor;  // the row the scheduler is at
   std::uint32_t ring_size;
   std::uint32_t policy_index;  // in the deciding policy; kNil: no longer in it, draining
   std::uint32_t peak_in_use;   // lock-free, monotone until reset_peaks()
@@ -86,20 +89,21 @@ struct alignas(64) ClassState {
 struct Tenant {
   char name[policy::kTenantBytes];
   bool used;
-  std::uint16_t rule;        // tenants.<pattern> of the deciding policy, policy::kNone
+  std::uint16_t rule;  // tenants.<pattern> of the deciding policy, policy::kNone
   std::uint32_t sessions;
   std::uint32_t guaranteed;  // session permits held back for it
   std::uint32_t max_sessions;
   std::uint32_t peak_sessions;
-  std::uint32_t hash_next;   // chain of its bucket
+  std::uint32_t hash_next;  // chain of its bucket
   std::uint64_t session_refusals, would_refuse_sessions;
   std::int64_t last_used_us;
+  std::uint32_t audit_sessions;  // audit()'s own sum
 };
 
 enum class SessionKind : std::uint8_t { ordinary, admin_role, superuser, walsender };
 
 struct alignas(64) Session {
-  std::uint32_t state;         // SessionState, lock-free
+  std::uint32_t state;  // SessionState, lock-free
   std::uint32_t pid;
   std::int64_t backend_start_us;  // PostgreSQL's TimestampTz, an identity not a clock of the ledger
   std::int64_t opened_us;
@@ -109,10 +113,10 @@ struct alignas(64) Session {
   std::uint64_t generation;             // policy generation it was admitted under
   Uuid permit_token;                    // reservations; zero otherwise
   std::uint32_t tenant;
-  std::uint8_t klass;                   // class index in the ledger
+  std::uint8_t klass;  // class slot in the ledger
   SessionKind kind;
   std::uint16_t admin_role, database_cap, role_cap;  // indexes in the deciding policy, policy::kNone
-  bool counted;                         // holds a session permit (false: opened while enforcement was off)
+  bool counted;                                      // holds a session permit (false: opened while enforcement was off)
   char role[policy::kNameBytes];
   char database[policy::kNameBytes];
 };
@@ -125,8 +129,20 @@ struct Receipt {
 };
 
 enum class EventKind : std::uint8_t {
-  session_refused, execution_refused, wait_expired, wait_cancelled, time_limit_cancel, time_limit_terminate,
-  overdraft_granted, blocker_promoted, login_terminated, reclaimed, tenant_overflow, switched, policy_applied, fault,
+  session_refused,
+  execution_refused,
+  wait_expired,
+  wait_cancelled,
+  time_limit_cancel,
+  time_limit_terminate,
+  overdraft_granted,
+  blocker_promoted,
+  login_terminated,
+  reclaimed,
+  tenant_overflow,
+  switched,
+  policy_applied,
+  fault,
   would_refuse_session,
 };
 
@@ -147,7 +163,7 @@ struct Event {
 struct RefusalCell {
   std::int64_t minute;  // ledger time / 60 s
   Status status;
-  bool would;           // counted in shadow
+  bool would;  // counted in shadow
   Rule rule;
   std::uint32_t klass;
   std::uint64_t count;
@@ -162,7 +178,11 @@ static_assert(std::is_trivially_copyable_v<Session> && std::is_trivially_copyabl
 [[nodiscard]] constexpr std::uint32_t pack_phase(TicketState state, Mark mark = Mark::none) noexcept {
   return static_cast<std::uint32_t>(state) | static_cast<std::uint32_t>(mark) << 8;
 }
-[[nodiscard]] constexpr TicketState phase_state(std::uint32_t phase) noexcept { return static_cast<TicketState>(phase & 0xFFU); }
-[[nodiscard]] constexpr Mark phase_mark(std::uint32_t phase) noexcept { return static_cast<Mark>((phase >> 8) & 0xFFU); }
+[[nodiscard]] constexpr TicketState phase_state(std::uint32_t phase) noexcept {
+  return static_cast<TicketState>(phase & 0xFFU);
+}
+[[nodiscard]] constexpr Mark phase_mark(std::uint32_t phase) noexcept {
+  return static_cast<Mark>((phase >> 8) & 0xFFU);
+}
 
 }  // namespace sluice::ledger

@@ -1,7 +1,7 @@
-// The region: one block of memory with a header and the tables, sized once, mapped by every process at the same address.
-// Lock contract: functions that take `const Exclusive&` need the ledger's lock exclusively, `const Shared&` at least
-// shared; functions without a token are lock-free or touch only what their owner may touch. The caller proves the lock by
-// making the token; the core knows no lock of its own.
+// The region: one block of memory with a header and the tables, sized once, mapped by every process at the same
+// address. Lock contract: functions that take `const Exclusive&` need the ledger's lock exclusively, `const Shared&` at
+// least shared; functions without a token are lock-free or touch only what their owner may touch. The caller proves the
+// lock by making the token; the core knows no lock of its own.
 #pragma once
 
 #include <cstddef>
@@ -41,14 +41,17 @@ struct Header {
   // Lock-free reads.
   std::uint64_t policy_version;  // bumped by every apply_policy(); backends re-evaluate themselves when it moved
   std::uint32_t mode;            // Mode of the deciding policy (its activation), set by apply_policy
+  std::uint32_t generation;      // low bits of policy.generation
   std::uint32_t switch_mode;     // pg_sluice.enforcement as the guard last saw it: 0 policy, 1 shadow, 2 off
 
   // Under the lock.
-  policy::Policy policy;         // the deciding policy: the activated one, else the newest published (shadow)
-  std::uint32_t tenant_count;
-  std::uint32_t ordinary_sessions;    // session permits in use by ordinary sessions
-  std::uint32_t unclaimed_guarantees; // session permits held back for tenants below their guarantee
-  std::uint32_t admin_sessions;       // admin roles and superusers
+  policy::Policy policy;       // the deciding policy: the activated one, else the newest published (shadow)
+  std::uint32_t tenant_count;  // entries ever used; they are recycled in place
+  std::uint32_t tenant_hand;   // where the search for a tenant to recycle goes on
+  std::uint32_t guaranteed_tenants[policy::kMaxTenantRules];  // tenants that have the guarantee of their rule
+  std::uint32_t ordinary_sessions;                            // session permits in use by ordinary sessions
+  std::uint32_t unclaimed_guarantees;  // session permits held back for tenants below their guarantee
+  std::uint32_t admin_sessions;        // admin roles and superusers
   std::uint32_t walsender_sessions;
   std::uint32_t peak_ordinary_sessions;
   std::uint32_t admin_role_sessions[policy::kMaxAdminRoles];
@@ -84,11 +87,18 @@ struct Ledger {
 [[nodiscard]] std::size_t region_size(const Sizes& sizes) noexcept;
 
 // Makes an empty region with the unlimited policy in `memory` (64-byte aligned, region_size bytes).
-[[nodiscard]] Status format(void* memory, std::size_t bytes, const Sizes& sizes, const char* build_stamp, const Uuid& boot_id,
-                            std::uint64_t epoch, std::int64_t now_us, Ledger& ledger) noexcept;
+[[nodiscard]] Status format(void* memory, std::size_t bytes, const Sizes& sizes, const char* build_stamp,
+                            const Uuid& boot_id, std::uint64_t epoch, std::int64_t now_us, Ledger& ledger) noexcept;
 
 // Attaches to a formatted region; layout_mismatch where magic, version, stamp or size differ.
 [[nodiscard]] Status attach(void* memory, const char* build_stamp, Ledger& ledger) noexcept;
+
+// Buckets of the tenant hash table: a power of two.
+[[nodiscard]] std::uint32_t tenant_bucket_count(const Sizes& sizes) noexcept;
+
+[[nodiscard]] inline std::uint32_t ticket_count(const Ledger& ledger) noexcept {
+  return ledger.header->sizes.sessions + ledger.header->sizes.external_tickets;
+}
 
 [[nodiscard]] inline Row& row_at(const Ledger& ledger, std::uint32_t tenant, std::uint32_t klass) noexcept {
   return ledger.rows[static_cast<std::size_t>(tenant) * ledger.header->sizes.classes + klass];

@@ -5,8 +5,8 @@
 
 namespace sluice::ledger {
 
-// EXPIRING and COMMITTING refine IN_TRANSACTION: from EXPIRING the server may signal the backend, from COMMITTING nobody
-// may any more. A view shows both as IN_TRANSACTION with a note.
+// EXPIRING and COMMITTING refine IN_TRANSACTION: from EXPIRING the server may signal the backend, from COMMITTING
+// nobody may any more. A view shows both as IN_TRANSACTION with a note.
 enum class TicketState : std::uint8_t {
   none,
   queued,
@@ -31,13 +31,13 @@ enum class SessionState : std::uint8_t {
   session_unknown,
 };
 
-// What a lock-free step is in the middle of. `taking` and `releasing` are uncertain (a word may or may not have changed);
-// the other two are certain: exactly one of the two words has been stepped. A process enters the lock only with a certain
-// mark, so audit, which waits for uncertain ones to clear, never waits for somebody who waits for it.
+// What a lock-free step is in the middle of. `taking` and `releasing` are uncertain (a word may or may not have
+// changed); the other two are certain: exactly one of the two words has been stepped. A process enters the lock only
+// with a certain mark, so audit, which waits for uncertain ones to clear, never waits for somebody who waits for it.
 enum class Mark : std::uint8_t {
   none,
   taking,
-  row_held,      // row slot taken, class permit not
+  row_held,  // row slot taken, class permit not
   releasing,
   row_released,  // row slot returned, class permit not
 };
@@ -53,7 +53,8 @@ enum class Mark : std::uint8_t {
 
 // SESSION_UNKNOWN still consumes capacity (A10).
 [[nodiscard]] constexpr bool holds_session_permit(SessionState state) noexcept {
-  return (state >= SessionState::session_reserved && state <= SessionState::closing) || state == SessionState::session_unknown;
+  return (state >= SessionState::session_reserved && state <= SessionState::closing) ||
+         state == SessionState::session_unknown;
 }
 
 // The upper-case names of A3 and A4 ("IN_TRANSACTION"); EXPIRING and COMMITTING under their own names.

@@ -1,12 +1,14 @@
 // The two words on which a permit is taken and returned without a lock, and their packing. Pure arithmetic.
 //
-// Row word:   in use (22) | parked (20) | limit (22). "in use" counts tickets that hold one of the row's slots: granted ones
-//             and those eligible in the class's queue. A ticket that finds the row at its limit parks: it waits for a slot
-//             of its own row and does not count in the class word. The limit is part of the word, so a change of limit and
-//             a take can never disagree.
-// Class word: free (signed 24) | eligible waiters (20) | borrowers (19) | gate (1). free = permits - permits in use, and is
-//             negative after a limit was lowered and in shadow. While anyone waits, borrows or the gate is set, takes and
-//             releases go through the lock.
+// Row word:   in use (22) | parked (20) | limit (22). "in use" counts tickets that hold one of the row's slots: granted
+// ones
+//             and those eligible in the class's queue. A ticket that finds the row at its limit parks: it waits for a
+//             slot of its own row and does not count in the class word. The limit is part of the word, so a change of
+//             limit and a take can never disagree.
+// Class word: free (signed 24) | eligible waiters (20) | borrowers (19) | gate (1). free = permits - permits in use,
+// and is
+//             negative after a limit was lowered and in shadow. While anyone waits, borrows or the gate is set, takes
+//             and releases go through the lock.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +47,9 @@ struct ClassWord {
 }
 
 [[nodiscard]] constexpr ClassWord unpack_class(std::uint64_t word) noexcept {
-  return {static_cast<std::int32_t>(static_cast<std::int64_t>(word) >> 40), static_cast<std::uint32_t>(word >> 20) & 0xFFFFFU,
-          static_cast<std::uint32_t>(word >> 1) & 0x7FFFFU, (word & 1U) != 0};
+  return {static_cast<std::int32_t>(static_cast<std::int64_t>(word) >> 40),
+          static_cast<std::uint32_t>(word >> 20) & 0xFFFFFU, static_cast<std::uint32_t>(word >> 1) & 0x7FFFFU,
+          (word & 1U) != 0};
 }
 
 }  // namespace sluice::ledger
