@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The demo: a private cluster, a batch flood and an online tenant, first counted (shadow), then admitted (enforced).
 
 Run by `./dev demo`. Everything lives in one folder; the server listens on a socket there (and on a free loopback port that
@@ -274,8 +274,8 @@ class Demo:
         classes = self.classes()
         show = {}
         for name in ("batch", "interactive"):
-            in_use, permits, queued = classes.get(name, (0, 0, 0))
-            show[name] = f"{in_use:>4}/{permits:<3} {queued:>6}"
+            in_use, permits, queued = classes.get(name, (0, None, 0))
+            show[name] = f"{in_use:>4}/{'-' if permits is None else permits:<3} {queued:>6}"
         print(f"{phase:<9} {number:>4} |      {show['batch']} {len(batch_latencies):>8} {refused:>9} |       {show['interactive']} "
               f"{len(latencies):>8} {percentile(latencies, 0.5):>8.1f} {percentile(latencies, 0.99):>8.1f} "
               f"{max(latencies, default=float('nan')):>8.1f}", flush=True)
@@ -299,11 +299,20 @@ class Demo:
         cursor = self.monitor.cursor()
         cursor.execute("SELECT max(generation) FROM sluice.policies")
         generation = cursor.fetchone()[0]
-        print(f"\n=> SELECT * FROM sluice.activate({generation}, 'enforce');", flush=True)
-        cursor.execute("SELECT * FROM sluice.activate(%s, 'enforce')", (generation,))
-        print("   " + " | ".join(column.name for column in cursor.description))
-        for row in cursor.fetchall():
-            print("   " + " | ".join("" if value is None else str(value) for value in row))
+        print(f"\n=> SELECT * FROM sluice.activate({generation}, over_limit => 'drain');", flush=True)
+        cursor.execute("SELECT kind, name, rule, now, peak, \"limit\", would_refuse, would_wait FROM "
+                       "sluice.activate(%s, over_limit => 'drain')", (generation,))
+        self.table(cursor)
+
+    @staticmethod
+    def table(cursor):
+        """Prints a result as psql would."""
+        rows = [[column.name for column in cursor.description]]
+        rows += [["" if value is None else str(value) for value in row] for row in cursor.fetchall()]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        rows.insert(1, ["-" * width for width in widths])
+        for row in rows:
+            print("   " + "  ".join(value.ljust(width) for value, width in zip(row, widths)).rstrip())
         print(flush=True)
 
     def run(self, once, seconds):
@@ -337,8 +346,10 @@ class Demo:
             print(f"{name:<19} {len(online) / seconds:>7.1f} {percentile(online, 0.5):>8.1f} {percentile(online, 0.99):>8.1f} "
                   f"{max(online, default=float('nan')):>8.1f} {batch / seconds:>15.1f} {refused / seconds:>10.1f}")
         cursor = self.monitor.cursor()
-        cursor.execute("SELECT count(*) FROM sluice.reconcile()")
-        print(f"\nsluice.reconcile(): {cursor.fetchone()[0]} discrepancies between the ledger and the server")
+        cursor.execute("SELECT * FROM sluice.reconcile()")
+        print(f"\nsluice.reconcile(): {cursor.rowcount} discrepancies between the ledger and the server")
+        if cursor.rowcount:
+            self.table(cursor)
         print("look around:", self.cluster.psql_line(), flush=True)
 
     def end(self):

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Every delivered requirement has a test, and that test ran and passed in this check.
 
 test/delivered.txt holds the ids, test/requirements.tsv their proofs: id, test, file. What "test" is depends on the file:

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The rules of the tree that a program can see: who includes whom, what the core may use, what the library exports.
 
 Prints TAP lines, and under each failed rule every place that breaks it. Run by `./dev check arch`.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs the core's benchmarks (Google Benchmark), prints a table and writes the documented figures (docs/benchmarks.md).
 
 usage: figures.py core PROGRAM JSON [--quick]
