@@ -27,6 +27,7 @@ using ledger::SessionState;
 constexpr int kSpare = 2;       // slots beyond the kept ones that shall stay free
 constexpr int kLookAhead = 32;  // logins are watched once the free slots come this near to the kept ones
 constexpr int kMaxEndedARound = 64;
+constexpr int kMaxCushion = 16;
 constexpr std::int64_t kEndingUs = 5'000'000;  // after that a signalled login that is still there is signalled again
 // A login is old enough to be ended after this long; the fewer slots are free, the less time it has.
 constexpr std::int64_t kPatientUs = 1'000'000;
@@ -86,6 +87,13 @@ LoginInProgress login_at(int slot, std::int64_t now) {
           entry.signalled_us != 0 && now - entry.signalled_us < kEndingUs};
 }
 
+// Once there is no room, as much is made as logins came in the last second: what the next second may bring.
+int cushion(int count, std::int64_t now) {
+  const auto recent = std::count_if(logins, logins + count,
+                                    [now](const LoginInProgress& login) { return now - login.since_us < kPatientUs; });
+  return std::min(static_cast<int>(recent), std::min(kMaxCushion, MaxConnections / 8));
+}
+
 // Those of unknown source stand in front: the kernel's tables are read for them alone.
 int collect_logins(std::int64_t now) {
   int count = 0;
@@ -136,7 +144,7 @@ std::int64_t min_age_us(int free_slots, int kept) {
 
 void end_logins(int free_slots, int kept, std::int64_t now) {
   const int count = collect_logins(now);
-  int wanted = kept + 1 - free_slots;
+  int wanted = kept + 1 + cushion(count, now) - free_slots;
   for (int i = 0; i < count; ++i) wanted -= logins[i].ending ? 1 : 0;
   const int chosen = choose_logins(logins, count, std::min(wanted, kMaxEndedARound), now, min_age_us(free_slots, kept));
   int ended = 0;
