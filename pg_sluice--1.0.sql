@@ -61,7 +61,7 @@ COMMENT ON SEQUENCE sluice.changes_id_seq IS 'Numbers of sluice.changes.';
 -- Policies ----------------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION sluice._diff(old_document jsonb, new_document jsonb) RETURNS jsonb
-  LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+  LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
   WITH RECURSIVE
   old_values(path, value) AS (
     SELECT key, value FROM jsonb_each(CASE WHEN jsonb_typeof(old_document) = 'object' THEN old_document ELSE '{}' END)

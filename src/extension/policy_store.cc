@@ -72,18 +72,22 @@ void add_scalar(Document& document, const JsonbValue& value) {
   }
 }
 
-// Puts it into force under the lock, then grants what raised limits allow, class by class.
-Status install(const std::uint64_t* expected_version, const Policy& policy, Mode mode) noexcept {
-  ledger::Wakes wakes{};
-  Status status;
-  {
-    ExclusiveLedger lock;
-    if (expected_version != nullptr && the_ledger.header->policy_version != *expected_version) return Status::contended;
-    status = ledger::apply_policy(the_ledger, lock.token(), policy, mode, now_us(), wakes);
-  }
-  const bool more = wakes.more;
+// Wakes whom the change has granted a permit, in rounds of the lock: the waiters of every class by their limits, or all of them
+// where nothing is enforced any more.
+void grant_rest(ledger::Wakes& wakes, Mode mode) noexcept {
+  bool more = wakes.more;
   wakes.more = false;
   wake(wakes, ledger::kNil);
+  while (more && mode != Mode::enforce) {
+    wakes = ledger::Wakes{};
+    {
+      ExclusiveLedger lock;
+      (void)ledger::admit_waiters(the_ledger, lock.token(), now_us(), wakes);
+    }
+    more = wakes.more;
+    wakes.more = false;
+    wake(wakes, ledger::kNil);
+  }
   for (std::uint32_t klass = 0; more && klass < the_ledger.header->sizes.classes; klass++) {
     wakes = ledger::Wakes{};
     {
@@ -92,6 +96,17 @@ Status install(const std::uint64_t* expected_version, const Policy& policy, Mode
     }
     wake(wakes, klass);
   }
+}
+
+Status install(const std::uint64_t* expected_version, const Policy& policy, Mode mode) noexcept {
+  ledger::Wakes wakes{};
+  Status status;
+  {
+    ExclusiveLedger lock;
+    if (expected_version != nullptr && the_ledger.header->policy_version != *expected_version) return Status::contended;
+    status = ledger::apply_policy(the_ledger, lock.token(), policy, mode, now_us(), wakes);
+  }
+  grant_rest(wakes, mode);
   return status;
 }
 
@@ -108,7 +123,7 @@ void on_subtransaction(SubXactEvent event, SubTransactionId self, SubTransaction
 }
 
 // COMMIT and ABORT come through policy_store_transaction_end(). A prepared transaction leaves this process: the publisher finds
-// its change in the table once it is committed.
+// its change in the table once it is committed. Registered later than transaction.cc's callback, this one runs before it.
 void on_transaction(XactEvent event, void*) {
   if (event == XACT_EVENT_PREPARE) forget_pending();
 }

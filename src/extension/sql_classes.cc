@@ -132,6 +132,14 @@ Share sum_of_class(const Shares& shares, std::uint32_t klass) {
   return sum;
 }
 
+// A class that is no longer in the policy is shown until its last permit is back.
+bool is_shown(const policy::Policy& policy, const ClassState& state) {
+  if (state.name[0] == '\0') return false;
+  const ledger::ClassWord word = ledger::unpack_class(load(state.word));
+  const bool idle = static_cast<std::int64_t>(state.permits) == word.free && state.queued == 0;
+  return state.policy_index < policy.class_count || !idle;
+}
+
 void write_class(Rows& rows, const policy::Policy& policy, const ClassState& state, const Share& sum) {
   const ledger::ClassWord word = ledger::unpack_class(load(state.word));
   const bool active = state.policy_index < policy.class_count;
@@ -194,7 +202,7 @@ Datum sluice_classes(PG_FUNCTION_ARGS) {
   const ledger::ClassState* classes = copy_classes(shares.class_count);
   Rows rows(fcinfo);
   for (std::uint32_t i = 0; i < shares.class_count; i++) {
-    if (classes[i].name[0] != '\0') write_class(rows, names.policy, classes[i], sum_of_class(shares, i));
+    if (is_shown(names.policy, classes[i])) write_class(rows, names.policy, classes[i], sum_of_class(shares, i));
   }
   return static_cast<Datum>(0);
 }

@@ -147,12 +147,14 @@ void explain_session(Explanation& out, const Identity& identity, const Counts& c
       add_limit(out, "session", {RuleField::admin_guarantee, identity.admin_role}, counts.admin_role, guarantee, "refused", nullptr);
     } else {
       admitted = add_limit(out, "session", {RuleField::admin_reserve, 0}, counts.admin + counts.other_admin_guarantees,
-                           policy.admin_reserve, "refused", "with what other admin roles are guaranteed");
+                           policy.admin_reserve, "refused",
+                           counts.other_admin_guarantees > 0 ? "with what other admin roles are guaranteed" : nullptr);
     }
   } else {
     const std::uint16_t rule = policy::tenant_rule(policy, identity.tenant);
     admitted = add_limit(out, "session", {RuleField::server_session_permits, 0}, counts.ordinary + counts.unclaimed_by_others,
-                         policy.server_session_permits, "refused", "with what other tenants are guaranteed");
+                         policy.server_session_permits, "refused",
+                         counts.unclaimed_by_others > 0 ? "with what other tenants are guaranteed" : nullptr);
     if (rule != kNone) {
       admitted &= add_limit(out, "tenant's sessions", {RuleField::tenant_max_sessions, rule}, counts.tenant_sessions,
                             policy.tenant_rules[rule].max_sessions, "refused", nullptr);

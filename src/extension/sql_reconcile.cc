@@ -75,23 +75,31 @@ bool in_transaction(const PGPROC* proc) {
 #endif
 }
 
-// A client's backend that has passed authentication. Only the slots of client backends come here.
-bool is_client_backend(const PGPROC* proc) {
-  return proc->pid != 0 && !proc->isBackgroundWorker && OidIsValid(proc->roleId) && OidIsValid(proc->databaseId);
+// The process that has the slot, or 0. A slot that was given back keeps its old contents; only the ProcArray tells.
+std::uint32_t live_pid(const PGPROC* proc) {
+  const int pid = proc->pid;
+  return pid != 0 && BackendPidGetProc(pid) == proc ? static_cast<std::uint32_t>(pid) : 0;
+}
+
+// Has the slot's process passed authentication, and must it have a record? Superusers need none: on the Unix socket they pass
+// before any code of the ledger runs. Only the slots of client backends come here.
+bool needs_record(const PGPROC* proc) {
+  const Oid role = proc->roleId;
+  return !proc->isBackgroundWorker && OidIsValid(role) && OidIsValid(proc->databaseId) && !superuser_arg(role);
 }
 
 Suspect look_at(std::uint32_t slot, const Session& session, const Ticket& ticket) {
   const PGPROC* proc = proc_at(static_cast<int>(slot));
   const auto state = static_cast<SessionState>(session.state);
   const bool recorded = ledger::holds_session_permit(state) && state != SessionState::session_unknown;
-  Suspect suspect{Problem::none, session.pid, static_cast<std::uint32_t>(proc->pid), session.connection_generation};
-  if (recorded && proc->pid == 0) {
+  const std::uint32_t pid = live_pid(proc);
+  Suspect suspect{Problem::none, recorded ? session.pid : 0, pid, session.connection_generation};
+  if (recorded && pid == 0) {
     suspect.problem = Problem::no_process;
-  } else if (recorded && session.pid != static_cast<std::uint32_t>(proc->pid)) {
+  } else if (recorded && session.pid != pid) {
     suspect.problem = Problem::other_process;
-  } else if (!recorded && slot < static_cast<std::uint32_t>(MaxConnections) && is_client_backend(proc)) {
+  } else if (!recorded && pid != 0 && slot < static_cast<std::uint32_t>(MaxConnections) && needs_record(proc)) {
     suspect.problem = Problem::no_record;
-    suspect.recorded_pid = 0;
   } else if (ledger::holds_permit(ledger::phase_state(ticket.phase))) {
     suspect.mark = static_cast<std::uint64_t>(ticket.granted_us);
     if (!recorded) {
