@@ -57,10 +57,7 @@ void admit_slowly(ledger::TicketRequest& request, WaitPlace& place) {
     outcome = ledger::take_or_queue(the_ledger, lock.token(), backend.slot, request, wakes);
   }
   wake(wakes, backend.terms.klass);
-  if (outcome.status == policy::Status::queued) {
-    wake_worker(shared_state->guard);
-    outcome = wait_for_permit(request, place);
-  }
+  if (outcome.status == policy::Status::queued) outcome = wait_for_permit(request, place);
   settle(outcome, request);
 }
 

@@ -16,9 +16,9 @@ namespace sluice::extension {
 namespace {
 
 // From here on nobody may signal this transaction: a cancel while a commit waits for a synchronous standby would make
-// PostgreSQL acknowledge what no standby has.
+// PostgreSQL acknowledge what no standby has. Only transactions with a time limit are ever signalled.
 void before_commit() {
-  if (!backend.holds_permit) return;
+  if (!backend.holds_permit || !backend.time_limited) return;
   const policy::Status status = ledger::begin_commit(the_ledger, backend.slot);
   if (status == policy::Status::time_limit) raise_time_limit();
   if (status != policy::Status::ok) report_fault(status, "beginning a commit");
