@@ -35,20 +35,26 @@ CORE_FLAGS = -std=c++20 $(SLUICE_FLAGS)
 EXTENSION_FLAGS = -std=gnu++20 $(SLUICE_FLAGS) -Wno-register -Wno-volatile -D_GNU_SOURCE \
   -isystem $(includedir_server) -isystem $(includedir_internal)
 
+# make V=1 shows the commands.
+Q = $(if $(V),,@)
+
 all: $(LIBRARY)
 
 # Linked by the C driver, so that the library cannot need libstdc++.
 $(LIBRARY): $(CORE_OBJECTS) $(EXTENSION_OBJECTS) pg_sluice.map
-	$(CC) -shared -o $@ $(CORE_OBJECTS) $(EXTENSION_OBJECTS) -Wl,--version-script=pg_sluice.map \
+	@echo "link $@"
+	$(Q)$(CC) -shared -o $@ $(CORE_OBJECTS) $(EXTENSION_OBJECTS) -Wl,--version-script=pg_sluice.map \
 	  -Wl,-z,relro -Wl,-z,now -Wl,--as-needed -Wl,--gc-sections
 
 $(CORE_OBJECTS): $(OBJECTS)/%.o: src/%.cc Makefile
 	@$(MKDIR_P) $(@D)
-	$(CXX) $(CORE_FLAGS) -MMD -MP -c -o $@ $<
+	@echo "compile $<"
+	$(Q)$(CXX) $(CORE_FLAGS) -MMD -MP -c -o $@ $<
 
 $(EXTENSION_OBJECTS): $(OBJECTS)/%.o: src/%.cc Makefile
 	@$(MKDIR_P) $(@D)
-	$(CXX) $(EXTENSION_FLAGS) -MMD -MP -c -o $@ $<
+	@echo "compile $<"
+	$(Q)$(CXX) $(EXTENSION_FLAGS) -MMD -MP -c -o $@ $<
 
 -include $(CORE_OBJECTS:.o=.d) $(EXTENSION_OBJECTS:.o=.d)
 
