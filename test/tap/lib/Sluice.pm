@@ -36,7 +36,7 @@ sub start {
 
 sub wrap {
   my ($class, $node, %arg) = @_;
-  return bless { node => $node, name => $arg{label} // $node->name, generation => 0, wires => [], admin => undef, pid => $$ }, $class;
+  return bless { node => $node, name => $arg{label} // $node->name, generation => 0, permits => 10, wires => [], admin => undef, pid => $$ }, $class;
 }
 
 sub configure {
@@ -45,6 +45,8 @@ sub configure {
     listen_addresses => "'127.0.0.1'", log_statement => "'none'", log_min_messages => "'warning'", max_connections => 40,
     max_wal_senders => 4, wal_level => "'replica'", 'pg_sluice.database' => "'postgres'", autovacuum => 'off',
     shared_buffers => "'16MB'", superuser_reserved_connections => 3, %{ $arg{conf} // {} });
+  # What is left beside the reserves of a default document (9) and the test's own way in.
+  $self->{permits} = $conf{max_connections} - 10;
   my $preload = $arg{preload} // 'pg_sluice';
   $conf{shared_preload_libraries} //= "'$preload'";
   $self->{node}->append_conf('postgresql.conf', join '', map { "$_ = $conf{$_}\n" } grep { defined $conf{$_} } sort keys %conf);
@@ -154,7 +156,7 @@ sub document {
   my $role = delete $field{server_role} // 'write';
   return {
     schema => 'dbAdmissionPolicy.v1', database => "$self->{name}/$role", generation => ++$self->{generation},
-    serverSessionPermits => 24, adminReserve => 3, loginHeadroom => 3, fairness => 'weighted-deficit-v2',
+    serverSessionPermits => $self->{permits}, adminReserve => 3, loginHeadroom => 3, fairness => 'weighted-deficit-v2',
     executionClasses => \%class, %field };
 }
 

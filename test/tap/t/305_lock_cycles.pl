@@ -1,0 +1,65 @@
+# Waiting for a permit and waiting for a lock must not close a circle that nobody can see (case F11).
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use Sluice;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $server = Sluice->start('cycles', roles => ['app'], conf => { max_connections => 30 });
+$server->run('CREATE TABLE r (id int PRIMARY KEY, v int); INSERT INTO r VALUES (1, 0), (2, 0); ALTER TABLE r OWNER TO app');
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 15000 } }, overdraft => { max => 2 } });
+
+subtest 'case F11: a session with row locks never queues again' => sub {
+  my ($first, $second) = map { $server->connect('app') } 1 .. 2;
+  $first->run('BEGIN');
+  $first->run('UPDATE r SET v = 1 WHERE id = 1');
+  $second->send_query('UPDATE r SET v = v + 1 WHERE id = 1');
+  ok($server->wait_waiters(1), 'the second updater of the row queues for a permit');
+  my $started = time;
+  is($first->code('UPDATE r SET v = 2 WHERE id = 2', 10), '', 'the next statement of the first runs at once');
+  cmp_ok(time - $started, '<', 1, 'without queueing');
+  $first->run('COMMIT');
+  is($second->finish(10)->{error}, undef, 'the second goes on');
+  is($second->value('SELECT v FROM r WHERE id = 1'), 2, 'with the right result');
+  $server->ledger_is_zero('the ledger is zero');
+};
+
+subtest 'case F11: a holder that waits for a lock of a queued ticket gets it in time' => sub {
+  my ($holder, $reader) = map { $server->connect('app') } 1 .. 2;
+  $holder->run('BEGIN');
+  $holder->run('SELECT 1');
+  # Queued, and by parse analysis it has the relation lock on r that the holder's ALTER TABLE needs.
+  $reader->send_query('SELECT sum(v) FROM r');
+  ok($server->wait_waiters(1), 'a reader is queued');
+  my $started = time;
+  my $answer = $holder->query('ALTER TABLE r ADD COLUMN more int', 14);
+  is($answer->{error}, undef, 'ALTER TABLE of the holder succeeds') or diag(Sluice::Wire::describe($answer->{error}));
+  my $took = time - $started;
+  cmp_ok($took, '<', 5, 'long before the queue deadline');
+  diag(sprintf 'ALTER TABLE waited %.2f s', $took);
+  $holder->run('COMMIT');
+  is($reader->finish(10)->{error}, undef, 'the reader was let through, not refused');
+  $server->ledger_is_zero('the ledger is zero');
+};
+
+subtest 'case F11: with the overdraft used up the deadline still breaks the wait' => sub {
+  $server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 1500 } }, overdraft => { max => 0 } }, over_limit => 'drain');
+  my ($holder, $reader) = map { $server->connect('app') } 1 .. 2;
+  $holder->run('BEGIN');
+  $holder->run('SELECT 1');
+  $reader->send_query('SELECT sum(v) FROM r');
+  ok($server->wait_waiters(1), 'a reader is queued');
+  my $started = time;
+  is($holder->code('ALTER TABLE r ADD COLUMN again int', 20), '', 'ALTER TABLE of the holder succeeds');
+  cmp_ok(time - $started, '<', 5, 'no unbounded wait');
+  $holder->run('COMMIT');
+  my $answer = $reader->finish(10);
+  is($answer->{error}{code}, '53000', 'the reader was told to retry');
+  like($answer->{error}{detail} // '', qr/reason=(overdraft_exhausted|queue_deadline) retry=after/, 'with the reason');
+  $server->ledger_is_zero('the ledger is zero');
+};
+
+$server->server_log_is_clean('case F11: nothing crashed');
+done_testing();
