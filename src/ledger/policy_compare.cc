@@ -1,5 +1,6 @@
 // What a policy would find over its limits, before it is activated.
 #include <cstring>
+#include <initializer_list>
 
 #include "ledger/atomics.h"
 #include "ledger/policy_change.h"
