@@ -9,6 +9,7 @@
 #include "extension/policy_store.h"
 #include "extension/settings.h"
 #include "extension/shared.h"
+#include "extension/sql_support.h"
 #include "ledger/journal.h"
 #include "policy/text.h"
 
@@ -88,6 +89,15 @@ void follow_fault(StoredPolicy& stored, std::uint64_t version) {
   if (!is_in_force(stored)) (void)put_in_force_since(version, stored.policy, stored.mode);
 }
 
+void log_in_force(const StoredPolicy& stored) {
+  if (stored.policy.generation == 0) {
+    ereport(LOG, (errmsg("pg_sluice: no policy is in force: everything is admitted and counted")));
+  } else {
+    ereport(LOG, (errmsg("pg_sluice: generation %llu is in force, mode %s",
+                         static_cast<unsigned long long>(stored.policy.generation), mode_name(stored.mode))));
+  }
+}
+
 // Brings what the tables say into force, unless it is. Needs a transaction and SPI when `readable`; without tables nothing is
 // published, and everything is admitted.
 void follow_tables(StoredPolicy& stored, bool readable) {
@@ -115,9 +125,7 @@ void follow_tables(StoredPolicy& stored, bool readable) {
           .add(stored.policy.generation)
           .add(" waits for classes of the policy before it to drain, or for a larger pg_sluice.max_classes");
     } else {
-      ereport(LOG, (errmsg("pg_sluice: generation %llu is in force, mode %s",
-                           static_cast<unsigned long long>(stored.policy.generation),
-                           stored.mode == Mode::enforce ? "enforce" : "shadow")));
+      log_in_force(stored);
     }
   }
   if (!readable) {

@@ -116,8 +116,7 @@ const char* kind_name(RuleField field) {
   return "server";
 }
 
-// What is counted, in words: "400 open sessions".
-const char* unit_name(RuleField field) {
+const char* plural_unit(RuleField field) {
   switch (field) {
     case RuleField::class_permits:
     case RuleField::tenant_max_inflight:
@@ -132,6 +131,13 @@ const char* unit_name(RuleField field) {
   }
 }
 
+// What is counted, in words: "400 open sessions", "1 open session".
+char* amount(const OverLimit& entry) {
+  const char* unit = plural_unit(entry.rule.field);
+  const int length = static_cast<int>(std::strlen(unit)) - (entry.now == 1 ? 1 : 0);
+  return psprintf("%u %.*s", entry.now, length, unit);
+}
+
 [[noreturn]] void raise_over_limit(const policy::Policy& policy, const OverLimit* entries, std::uint32_t count) {
   StringInfoData detail;
   initStringInfo(&detail);
@@ -140,13 +146,13 @@ const char* unit_name(RuleField field) {
     const OverLimit& entry = entries[i];
     if (entry.now <= entry.limit) continue;
     if (first == nullptr) first = &entry;
-    appendStringInfo(&detail, "%s%s%s%s: %u %s, limit %u (%s)", detail.len == 0 ? "" : "\n", kind_name(entry.rule.field),
-                     entry.name[0] == '\0' ? "" : " ", entry.name, entry.now, unit_name(entry.rule.field), entry.limit,
+    appendStringInfo(&detail, "%s%s%s%s: %s, limit %u (%s)", detail.len == 0 ? "" : "\n", kind_name(entry.rule.field),
+                     entry.name[0] == '\0' ? "" : " ", entry.name, amount(entry), entry.limit,
                      rule_text(policy, entry.rule));
   }
   ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                  errmsg("generation %llu is not enforced: %u %s, limit %u", static_cast<unsigned long long>(policy.generation),
-                         first->now, unit_name(first->rule.field), first->limit),
+                  errmsg("generation %llu is not enforced: %s, limit %u", static_cast<unsigned long long>(policy.generation),
+                         amount(*first), first->limit),
                   errdetail_internal("%s", detail.data),
                   errhint("Wait or close sessions, raise the limits, or say over_limit => 'drain': sessions that are open stay "
                           "and nobody new is admitted until the number is below the limit.")));
