@@ -1,0 +1,126 @@
+# The login guard: a superuser gets in while clients stall at the password prompt (they hold PGPROC slots) or send nothing at all
+# (they hold the postmaster's child slots), 20 new ones a second. Stock PostgreSQL refuses the superuser in both storms, which the
+# same test shows with the guard switched off. Requirement A24.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use Sluice;
+use Sluice::Storm;
+use Sluice::Wire;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+my $attempts = 20;
+
+my $node = PostgreSQL::Test::Cluster->new('logins');
+$node->init;
+unlink $node->data_dir . '/pg_hba.conf';
+$node->append_conf('pg_hba.conf', "local all all trust\nhost all boss 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n");
+my $server = Sluice->wrap($node);
+$server->configure(conf => { max_connections => 50, authentication_timeout => '60s', log_min_messages => "'log'" });
+$node->start;
+$server->prepare(roles => ['app']);
+$server->run('CREATE ROLE boss SUPERUSER LOGIN');
+
+my %storm = (
+  'clients stalled at the password prompt' => { burst => 60, say => Sluice::Storm::startup_packet('app') },
+  'silent sockets' => { burst => 200, say => '' });
+
+sub start_storm {
+  my ($kind) = @_;
+  $server->forget_admin;  # every superuser in this test has to come in through the storm
+  return Sluice::Storm->start(port => $server->port, rate => 20, %{ $storm{$kind} });
+}
+
+# One login over TCP or the Unix socket, tried again for up to two seconds. Returns how long it took, or undef.
+sub superuser_login {
+  my (%arg) = @_;
+  my $started = time;
+  while (time - $started < 2) {
+    my $wire = eval { $server->try_connect($arg{tcp} ? 'boss' : Sluice->superuser, tcp => $arg{tcp}, timeout => 2) } or next;
+    my $in = $wire->logged_in && $wire->value('SELECT 1') == 1;
+    $wire->close;
+    return time - $started if $in;
+    sleep 0.05;
+  }
+  return undef;
+}
+
+sub attempt_logins {
+  my @took;
+  for my $i (1 .. $attempts) {
+    push @took, superuser_login(tcp => $i % 2);
+    sleep 0.1;
+  }
+  return @took;
+}
+
+sub set_guard {
+  my ($value) = @_;
+  $server->set_and_hup('pg_sluice.login_guard' => $value);
+  return wait_until(sub { my $wire = $server->try_connect('app'); my $now = $wire->value('SHOW pg_sluice.login_guard'); $wire->close; $now eq $value }, 'reload');
+}
+
+for my $kind (sort keys %storm) {
+  subtest "login guard: $kind" => sub {
+    my $before = $server->status('logins_terminated');
+    my $resident = $server->connect('app');
+    my $storm = start_storm($kind);
+    sleep 4;  # the burst is in, from here on it is 20 a second
+    my @took = attempt_logins();
+    is(scalar(grep { defined } @took), $attempts, "a superuser gets in within 2 s, $attempts times out of $attempts");
+    my ($worst) = sort { $b <=> $a } map { $_ // 9 } @took;
+    diag(sprintf '%s: slowest login %.2f s', $kind, $worst);
+    $storm->stop;
+    is($resident->value('SELECT 1'), 1, 'a session that was there before is not touched');
+    cmp_ok($server->status('logins_terminated'), '>', $before, 'what the guard ended is counted');
+    cmp_ok($server->value(q{SELECT coalesce(sum(count), 0) FROM sluice.events WHERE event = 'login_terminated'}), '>', 0, 'and journalled');
+    $server->ledger_is_zero('the ledger is zero');
+  };
+}
+
+subtest 'login guard: switched off, both storms shut a superuser out' => sub {
+  set_guard('off');
+  for my $kind (sort keys %storm) {
+    my $storm = start_storm($kind);
+    sleep 3;
+    my $refused = 0;
+    for my $i (1 .. 5) {
+      my $wire = eval { $server->try_connect($i % 2 ? 'boss' : Sluice->superuser, tcp => $i % 2, timeout => 2) };
+      $refused++ if !$wire || !$wire->logged_in;
+      $wire->close if $wire;
+      sleep 0.1;
+    }
+    is($refused, 5, "$kind: refused, so the storm is real");
+    $storm->stop;
+  }
+  ok(wait_until(sub { my $wire = $server->try_connect('app'); my $in = $wire->logged_in; $wire->close; $in }, 'calm', 30), 'calm returns');
+  set_guard('on');
+  $server->ledger_is_zero('the ledger is zero');
+};
+
+subtest 'login guard: a slow but honest login is not hit while there is room' => sub {
+  my $before = $server->status('logins_terminated');
+  my @slow = map { my $wire = $server->open_socket(tcp => 1); $wire->startup('app', 'postgres', {}); $wire } 1 .. 10;
+  my @silent = map { $server->open_socket(tcp => 1) } 1 .. 10;
+  is(scalar(grep { $_->receive(10)->{type} eq 'R' } @slow), 10, 'ten logins wait at the password prompt');
+  sleep 4;
+  is(scalar(grep { $_->readable(0) } @slow, @silent), 0, 'after four seconds all of them, and ten silent sockets, still stand');
+  is($server->status('logins_terminated'), $before, 'nothing was ended');
+  $_->drop for @slow, @silent;
+};
+
+subtest 'login guard: the unused part of the admin reserve is kept free as well' => sub {
+  my @more = (serverSessionPermits => 20, adminReserve => 20, adminRoles => { boss => {} });
+  $server->apply({ @more });
+  my $storm = Sluice::Storm->start(port => $server->port, rate => 20, %{ $storm{'clients stalled at the password prompt'} });
+  sleep 4;
+  my @admins = map { $server->connect('boss', tcp => 1) } 1 .. 12;
+  is(scalar(grep { $_->value('SELECT 1') == 1 } @admins), 12, 'twelve administrators come in at once over TCP');
+  $storm->stop;
+  $server->ledger_is_zero('the ledger is zero');
+};
+
+$server->server_log_is_clean('login guard: nothing crashed');
+done_testing();
