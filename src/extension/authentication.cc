@@ -39,10 +39,10 @@ void end_session(int, Datum) {
 const char* startup_parameter(const Port* port, const char* name) {
   ListCell* cell = list_head(port->guc_options);
   while (cell != nullptr) {
-    const char* key = strVal(lfirst(cell));
+    const auto* key = static_cast<const char*>(lfirst(cell));
     cell = lnext(port->guc_options, cell);
     if (cell == nullptr) break;
-    if (strcmp(key, name) == 0) return strVal(lfirst(cell));
+    if (strcmp(key, name) == 0) return static_cast<const char*>(lfirst(cell));
     cell = lnext(port->guc_options, cell);
   }
   if (port->cmdline_options == nullptr) return nullptr;

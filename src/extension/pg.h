@@ -81,6 +81,14 @@ inline int proc_index(const PGPROC* proc) {
 #endif
 }
 
+inline bool is_background_worker(const PGPROC* proc) {
+#if PG_VERSION_NUM >= 180000
+  return !proc->isRegularBackend;
+#else
+  return proc->isBackgroundWorker;
+#endif
+}
+
 inline PGPROC* proc_at(int index) { return &ProcGlobal->allProcs[index]; }
 
 // The cluster's PGPROC slots that are free at this moment, counted up to `wanted`.

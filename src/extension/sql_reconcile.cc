@@ -85,7 +85,7 @@ std::uint32_t live_pid(const PGPROC* proc) {
 // before any code of the ledger runs. Only the slots of client backends come here.
 bool needs_record(const PGPROC* proc) {
   const Oid role = proc->roleId;
-  return !proc->isBackgroundWorker && OidIsValid(role) && OidIsValid(proc->databaseId) && !superuser_arg(role);
+  return !is_background_worker(proc) && OidIsValid(role) && OidIsValid(proc->databaseId) && !superuser_arg(role);
 }
 
 Suspect look_at(std::uint32_t slot, const Session& session, const Ticket& ticket) {
