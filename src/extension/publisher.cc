@@ -248,9 +248,31 @@ bool try_transaction(StoredPolicy& stored) {
   return readable;
 }
 
+bool database_exists() {
+  StartTransactionCommand();
+  const bool exists = OidIsValid(get_database_oid(settings.database, true));
+  CommitTransactionCommand();
+  return exists;
+}
+
+// Sees that the database is there before anybody tries to connect again: a failed connection costs a line of FATAL in the log.
+// A process can connect only once, so this one ends when the database has appeared, and the next one connects.
+[[noreturn]] void await_database() {
+  BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);
+  while (!database_exists()) {
+    worker_beat(shared_state->publisher);
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kRetryUs / 1000, PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+    CHECK_FOR_INTERRUPTS();
+  }
+  set_note("");
+  proc_exit(1);
+}
+
 void connect() {
   char note[128];
   policy::TextWriter(note, sizeof(note)).add("cannot connect to database ").add_quoted(settings.database);
+  if (std::strcmp(shared_state->publisher.note, note) == 0) await_database();
   set_note(note);  // stays as it is when the connection fails: that ends the process
   BackgroundWorkerInitializeConnection(settings.database, nullptr, 0);
   SetConfigOption("search_path", "pg_catalog", PGC_SUSET, PGC_S_OVERRIDE);

@@ -83,7 +83,8 @@ void collect_alerts(Alerts& alerts, const StatusCopy& snapshot) {
   count_alert(alerts, snapshot.overflow_sessions, "sessions share the overflow tenant: raise pg_sluice.max_tenants");
   count_alert(alerts, snapshot.unknown_sessions, "sessions are in state SESSION_UNKNOWN and keep their permits");
   if (header.faults > 0) {
-    alerts.add(psprintf("%llu faults, answered by pg_sluice.on_fault = %s", static_cast<unsigned long long>(header.faults),
+    alerts.add(psprintf("%llu fault%s, answered by pg_sluice.on_fault = %s",
+                        static_cast<unsigned long long>(header.faults), header.faults == 1 ? "" : "s",
                         settings.on_fault == kRefuse ? "refuse" : "admit"));
   }
   count_alert(alerts, header.reclaimed, "sessions had to be reclaimed after their process was gone");
