@@ -268,11 +268,11 @@ sub _imbalance {
   return join '; ', @problem;
 }
 
-# One test: no backend or worker died by a signal, no PANIC, no broken invariant was reported since the server started.
+# One test: no backend or worker died by a signal, no PANIC, no pg_sluice: broken invariant was reported since the server started.
 sub server_log_is_clean {
   my ($self, $name) = @_;
   local $Test::Builder::Level = $Test::Builder::Level + 1;
-  my @bad = grep { /PANIC|was terminated by signal|TRAP:|broken invariant/ } split /\n/, slurp_file($self->{node}->logfile);
+  my @bad = grep { /PANIC|was terminated by signal|TRAP:|pg_sluice: broken invariant/ } split /\n/, slurp_file($self->{node}->logfile);
   return is(join("\n", @bad), '', $name);
 }
 
