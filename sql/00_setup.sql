@@ -44,6 +44,19 @@ begin
 end
 $$;
 
+-- Waits for the publisher: the server was started before its database was made, and it looks for that every few seconds.
+create procedure regress_await_publisher() language plpgsql as $$
+begin
+  for i in 1 .. 600 loop
+    if exists (select from sluice.status where publisher_pid is not null and publisher_note is null)
+       and exists (select from sluice.changes where what = 'boot') then return; end if;
+    commit;
+    perform pg_sleep(0.1);
+  end loop;
+  raise exception 'the publisher says: %', (select publisher_note from sluice.status);
+end
+$$;
+
 -- Nothing is published: everything is admitted and counted.
 select mode, activation, enforcement, generation, session_limit, admin_limit, in_recovery, policy_database, label from sluice.status;
 select class, state, permits, max_queue, free from sluice.classes;

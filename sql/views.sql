@@ -4,6 +4,7 @@ select regress_publish('{"executionClasses": {"online": {"permits": 10, "maxQueu
                                               "batch": {"permits": 2, "maxQueue": 4}}}') as generation \gset
 select count(*) > 0 as printed from sluice.activate(:generation);
 call regress_settle(0);
+call regress_await_publisher();
 select version, mode, activation, enforcement, sessions, session_limit, admin_limit, slots, queued, overdraft_in_use, overdraft_limit,
        unknown_sessions, over_limit_grants, faults, reclaimed, alerts from sluice.status;
 select guard_pid is not null as guard, guard_beat_age_ms < 5000 as beats, publisher_pid is not null as publisher, publisher_note,
