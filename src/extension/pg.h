@@ -89,6 +89,15 @@ inline bool is_background_worker(const PGPROC* proc) {
 #endif
 }
 
+// Has the process a transaction open?
+inline bool in_transaction(const PGPROC* proc) {
+#if PG_VERSION_NUM >= 170000
+  return LocalTransactionIdIsValid(proc->vxid.lxid);
+#else
+  return LocalTransactionIdIsValid(proc->lxid);
+#endif
+}
+
 inline PGPROC* proc_at(int index) { return &ProcGlobal->allProcs[index]; }
 
 // The cluster's PGPROC slots that are free at this moment, counted up to `wanted`.

@@ -67,14 +67,6 @@ std::uint32_t audit_ledger(Discrepancy* entries) {
   return count;
 }
 
-bool in_transaction(const PGPROC* proc) {
-#if PG_VERSION_NUM >= 170000
-  return LocalTransactionIdIsValid(proc->vxid.lxid);
-#else
-  return LocalTransactionIdIsValid(proc->lxid);
-#endif
-}
-
 // The process that has the slot, or 0. A slot that was given back keeps its old contents; only the ProcArray tells.
 std::uint32_t live_pid(const PGPROC* proc) {
   const int pid = proc->pid;
