@@ -1,5 +1,5 @@
-// sluice.changes: the durable log of who changed what governs the server. Every entry also goes to the server's log. Writers are
-// publish() and activate() in their own transaction, and the publisher for what it sees in shared memory.
+// sluice.changes: the durable log of who changed what governs the server. Every entry also goes to the server's log.
+// Writers are publish() and activate() in their own transaction, and the publisher for what it sees in shared memory.
 #pragma once
 
 #include "extension/pg.h"
@@ -9,11 +9,11 @@
 namespace sluice::extension {
 
 struct Change {
-  const char* who;         // role; nullptr: the server itself
-  const char* what;        // publish, activate, switch, boot, worker, policy
-  std::int64_t generation; // 0: none
-  const char* why;         // a sentence
-  Jsonb* diff;             // nullptr: none
+  const char* who;          // role; nullptr: the server itself
+  const char* what;         // publish, activate, switch, boot, worker, policy
+  std::int64_t generation;  // 0: none
+  const char* why;          // a sentence
+  Jsonb* diff;              // nullptr: none
 };
 
 // Needs SPI connected. Raises on SQL errors.
@@ -23,7 +23,8 @@ void write_change(const Change& change);
 inline constexpr int kMaxChanges = 10000;
 void trim_changes();
 
-// The name of the session's login role (palloc'd): who a change is ascribed to, whatever SET ROLE or SECURITY DEFINER say.
+// The name of the session's login role (palloc'd): who a change is ascribed to, whatever SET ROLE or SECURITY DEFINER
+// say.
 char* session_role();
 
 }  // namespace sluice::extension

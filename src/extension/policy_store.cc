@@ -27,8 +27,8 @@ constexpr char kDecidingRow[] =
     " WHERE state IN ('active', 'shadow') AND ($1 OR coalesce(document->>'database', '') NOT LIKE '%/read')"
     " ORDER BY coalesce(document->>'database', '') LIKE '%/read' DESC, state = 'active' DESC, generation DESC LIMIT 1";
 
-// What this transaction will put into force, newest first: one entry per change, so that a rollback to a savepoint finds the
-// one before. Lives in TopTransactionContext.
+// What this transaction will put into force, newest first: one entry per change, so that a rollback to a savepoint
+// finds the one before. Lives in TopTransactionContext.
 struct Pending {
   Pending* previous;
   SubTransactionId subtransaction;
@@ -57,8 +57,7 @@ void add_scalar(Document& document, const JsonbValue& value) {
       require(document.add_string(value.val.string.val, static_cast<std::size_t>(value.val.string.len)));
       return;
     case jbvNumeric: {
-      const char* digits =
-          DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
+      const char* digits = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
       if (std::strlen(digits) > kMaxNumberBytes) {
         ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                         errmsg("a number in the policy document has %zu digits", std::strlen(digits)),
@@ -72,8 +71,8 @@ void add_scalar(Document& document, const JsonbValue& value) {
   }
 }
 
-// Wakes whom the change has granted a permit, in rounds of the lock: the waiters of every class by their limits, or all of them
-// where nothing is enforced any more.
+// Wakes whom the change has granted a permit, in rounds of the lock: the waiters of every class by their limits, or all
+// of them where nothing is enforced any more.
 void grant_rest(ledger::Wakes& wakes, Mode mode) noexcept {
   bool more = wakes.more;
   wakes.more = false;
@@ -122,14 +121,16 @@ void on_subtransaction(SubXactEvent event, SubTransactionId self, SubTransaction
   }
 }
 
-// COMMIT and ABORT come through policy_store_transaction_end(). A prepared transaction leaves this process: the publisher finds
-// its change in the table once it is committed. Registered later than transaction.cc's callback, this one runs before it.
+// COMMIT and ABORT come through policy_store_transaction_end(). A prepared transaction leaves this process: the
+// publisher finds its change in the table once it is committed. Registered later than transaction.cc's callback, this
+// one runs before it.
 void on_transaction(XactEvent event, void*) {
   if (event == XACT_EVENT_PREPARE) forget_pending();
 }
 
 void copy_database_label(const Document& document, policy::ServerFacts& facts) {
-  const std::uint32_t at = document.root() == policy::kNoNode ? policy::kNoNode : document.find(document.root(), "database");
+  const std::uint32_t at =
+      document.root() == policy::kNoNode ? policy::kNoNode : document.find(document.root(), "database");
   if (at == policy::kNoNode || document.node(at).kind != policy::NodeKind::string) return;
   const char* name = document.text(document.node(at).text);
   const char* slash = std::strrchr(name, '/');

@@ -1,8 +1,10 @@
-// The policies in the database (table sluice.policies) and their way into the ledger: jsonb -> Document -> compiled policy ->
-// apply_policy at COMMIT (by the session that changed it) or by the publisher (at start, on a standby, as a safety net).
+// The policies in the database (table sluice.policies) and their way into the ledger: jsonb -> Document -> compiled
+// policy -> apply_policy at COMMIT (by the session that changed it) or by the publisher (at start, on a standby, as a
+// safety net).
 //
-// Which row decides: the enforced one (state 'active'), else the newest in state 'shadow', in shadow mode. A policy names the
-// role it is for; on a primary only those for "write" count, on a standby those for "read" go before those for "write".
+// Which row decides: the enforced one (state 'active'), else the newest in state 'shadow', in shadow mode. A policy
+// names the role it is for; on a primary only those for "write" count, on a standby those for "read" go before those
+// for "write".
 #pragma once
 
 #include "extension/pg.h"
@@ -28,19 +30,21 @@ policy::ServerFacts server_facts();
 // Is the document for a standby ("database: label/read")? Its role is then not compared with what this server is now.
 bool is_for_standby(const policy::Document& document);
 
-// Compiles a stored row. false: it no longer validates, and `note` says why. A policy of another label comes back in shadow
-// mode (a restored backup must not enforce), with a note.
+// Compiles a stored row. false: it no longer validates, and `note` says why. A policy of another label comes back in
+// shadow mode (a restored backup must not enforce), with a note.
 bool compile_stored(std::int64_t generation, Jsonb* document, StoredPolicy& stored, char* note, std::size_t note_bytes);
 
-// Reads and compiles the deciding policy through SPI (connected). Raises on SQL errors; a row that no longer validates is
-// reported through `note` and leaves present = false, unreadable = true.
+// Reads and compiles the deciding policy through SPI (connected). Raises on SQL errors; a row that no longer validates
+// is reported through `note` and leaves present = false, unreadable = true.
 void load_policy(StoredPolicy& stored, char* note, std::size_t note_bytes);
 
-// Puts a compiled policy into force now (takes the lock, wakes who was granted). Cannot raise: safe in a COMMIT callback.
+// Puts a compiled policy into force now (takes the lock, wakes who was granted). Cannot raise: safe in a COMMIT
+// callback.
 policy::Status put_in_force(const policy::Policy& policy, ledger::Mode mode) noexcept;
 
 // The same, unless the ledger's policy has changed since `policy_version` was read: then nothing is done, `contended`.
-policy::Status put_in_force_since(std::uint64_t policy_version, const policy::Policy& policy, ledger::Mode mode) noexcept;
+policy::Status put_in_force_since(std::uint64_t policy_version, const policy::Policy& policy,
+                                  ledger::Mode mode) noexcept;
 
 std::uint64_t policy_version_in_force() noexcept;
 

@@ -1,7 +1,8 @@
-// The publisher worker: connected to pg_sluice.database, it brings the stored policy into the ledger at start, on a standby, and
-// as a safety net behind the sessions that publish; and it writes what shared memory tells (flips of the kill switch, boots,
-// restarted workers) into sluice.changes, on a primary. Nothing time-critical depends on it: it may fail, and it sleeps while there
-// is no table. A worker that is connected to a database counts as a session of it: DROP DATABASE needs WITH (FORCE).
+// The publisher worker: connected to pg_sluice.database, it brings the stored policy into the ledger at start, on a
+// standby, and as a safety net behind the sessions that publish; and it writes what shared memory tells (flips of the
+// kill switch, boots, restarted workers) into sluice.changes, on a primary. Nothing time-critical depends on it: it may
+// fail, and it sleeps while there is no table. A worker that is connected to a database counts as a session of it: DROP
+// DATABASE needs WITH (FORCE).
 #include <cstring>
 
 #include "extension/change_log.h"
@@ -46,12 +47,13 @@ void report_trouble(const char* text, bool fault) {
   if (!fault) return;
   ExclusiveLedger lock;
   the_ledger.header->faults++;
-  const ledger::EventFacts facts{ledger::EventKind::fault, policy::outcome(Status::corrupt), ledger::kNil, ledger::kNil,
-                                 nullptr, false};
+  const ledger::EventFacts facts{
+      ledger::EventKind::fault, policy::outcome(Status::corrupt), ledger::kNil, ledger::kNil, nullptr, false};
   ledger::record_event(the_ledger, lock.token(), facts, now_us());
 }
 
-// Only tables of the extension are read: a schema of the same name that somebody else made could hold code for a superuser.
+// Only tables of the extension are read: a schema of the same name that somebody else made could hold code for a
+// superuser.
 bool tables_exist() {
   const Oid extension = get_extension_oid("pg_sluice", true);
   const Oid schema = get_namespace_oid("sluice", true);
@@ -72,8 +74,8 @@ bool is_in_force(const StoredPolicy& stored) {
          the_ledger.header->mode == static_cast<std::uint32_t>(stored.mode);
 }
 
-// A deciding row that cannot be used keeps what is in force. Where nothing is, pg_sluice.on_fault decides: admit everybody, or
-// administrators only.
+// A deciding row that cannot be used keeps what is in force. Where nothing is, pg_sluice.on_fault decides: admit
+// everybody, or administrators only.
 void follow_fault(StoredPolicy& stored, std::uint64_t version) {
   {
     SharedLedger lock;
@@ -98,8 +100,8 @@ void log_in_force(const StoredPolicy& stored) {
   }
 }
 
-// Brings what the tables say into force, unless it is. Needs a transaction and SPI when `readable`; without tables nothing is
-// published, and everything is admitted.
+// Brings what the tables say into force, unless it is. Needs a transaction and SPI when `readable`; without tables
+// nothing is published, and everything is admitted.
 void follow_tables(StoredPolicy& stored, bool readable) {
   char note[256] = "";
   const std::uint64_t version = policy_version_in_force();
@@ -158,8 +160,8 @@ bool has_news() {
 bool boot_is_recorded(const char* boot_id) {
   Oid types[1] = {TEXTOID};
   Datum values[1] = {CStringGetTextDatum(boot_id)};
-  const int result = SPI_execute_with_args("SELECT FROM sluice.changes WHERE what = 'boot' AND diff->>'boot_id' = $1", 1, types,
-                                           values, nullptr, false, 1);
+  const int result = SPI_execute_with_args("SELECT FROM sluice.changes WHERE what = 'boot' AND diff->>'boot_id' = $1",
+                                           1, types, values, nullptr, false, 1);
   if (result != SPI_OK_SELECT) elog(ERROR, "cannot read sluice.changes");
   return SPI_processed > 0;
 }
@@ -255,8 +257,8 @@ bool database_exists() {
   return exists;
 }
 
-// Sees that the database is there before anybody tries to connect again: a failed connection costs a line of FATAL in the log.
-// A process can connect only once, so this one ends when the database has appeared, and the next one connects.
+// Sees that the database is there before anybody tries to connect again: a failed connection costs a line of FATAL in
+// the log. A process can connect only once, so this one ends when the database has appeared, and the next one connects.
 [[noreturn]] void await_database() {
   BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);
   while (!database_exists()) {

@@ -1,4 +1,5 @@
-// sluice.activate(): a published generation is enforced, or goes back to shadow; what that means for who is connected now.
+// sluice.activate(): a published generation is enforced, or goes back to shadow; what that means for who is connected
+// now.
 #include <cstring>
 
 #include "extension/change_log.h"
@@ -33,7 +34,8 @@ struct Request {
 };
 
 void refuse_value(const char* argument, const char* value, const char* allowed) {
-  ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be %s, not \"%s\"", argument, allowed, value)));
+  ereport(ERROR,
+          (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must be %s, not \"%s\"", argument, allowed, value)));
 }
 
 Request read_request(FunctionCallInfo fcinfo) {
@@ -46,7 +48,8 @@ Request read_request(FunctionCallInfo fcinfo) {
   const bool enforce = std::strcmp(mode, "enforce") == 0;
   if (!enforce && std::strcmp(mode, "shadow") != 0) refuse_value("mode", mode, "\"enforce\" or \"shadow\"");
   const bool drain = std::strcmp(over_limit, "drain") == 0;
-  if (!drain && std::strcmp(over_limit, "refuse") != 0) refuse_value("over_limit", over_limit, "\"refuse\" or \"drain\"");
+  if (!drain && std::strcmp(over_limit, "refuse") != 0)
+    refuse_value("over_limit", over_limit, "\"refuse\" or \"drain\"");
   if (percent < 0 || percent > 100) refuse_value("percent", psprintf("%d", percent), "between 0 and 100");
   if (percent != 100 || std::strcmp(scope, "all") != 0) {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -85,8 +88,10 @@ void load_generation(const Request& request, StoredPolicy& stored, char* note, s
   stored.mode = ledger::Mode::enforce;
   const bool usable = compile_stored(request.generation, DatumGetJsonbP(document), stored, note, note_bytes);
   if (!usable || stored.mode != ledger::Mode::enforce) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("policy refused: %s", note),
-                    errhint("The server has changed since it was published, or the row was edited. Publish a new generation.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("policy refused: %s", note),
+         errhint("The server has changed since it was published, or the row was edited. Publish a new generation.")));
   }
 }
 
@@ -150,12 +155,14 @@ char* amount(const OverLimit& entry) {
                      entry.name[0] == '\0' ? "" : " ", entry.name, amount(entry), entry.limit,
                      rule_text(policy, entry.rule));
   }
-  ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                  errmsg("generation %llu is not enforced: %s, limit %u", static_cast<unsigned long long>(policy.generation),
-                         amount(*first), first->limit),
-                  errdetail_internal("%s", detail.data),
-                  errhint("Wait or close sessions, raise the limits, or say over_limit => 'drain': sessions that are open stay "
-                          "and nobody new is admitted until the number is below the limit.")));
+  ereport(
+      ERROR,
+      (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+       errmsg("generation %llu is not enforced: %s, limit %u", static_cast<unsigned long long>(policy.generation),
+              amount(*first), first->limit),
+       errdetail_internal("%s", detail.data),
+       errhint("Wait or close sessions, raise the limits, or say over_limit => 'drain': sessions that are open stay "
+               "and nobody new is admitted until the number is below the limit.")));
 }
 
 void set_state(const Request& request, const char* who) {

@@ -1,5 +1,5 @@
-// sluice._classes(), sluice._tenants(): the execution classes and every tenant's share of them. Statistics that still lie in the
-// backends' own slots are added to those that have been folded into the rows.
+// sluice._classes(), sluice._tenants(): the execution classes and every tenant's share of them. Statistics that still
+// lie in the backends' own slots are added to those that have been folded into the rows.
 #include <atomic>
 #include <cstring>
 
@@ -98,8 +98,8 @@ ClassState* copy_classes(std::uint32_t count) {
   return classes;
 }
 
-// The time in ms below which `quantile` of the waits stayed, from the histogram: an upper bound, at most twice the true value.
-// -1: nobody has waited.
+// The time in ms below which `quantile` of the waits stayed, from the histogram: an upper bound, at most twice the true
+// value. -1: nobody has waited.
 std::int64_t wait_quantile_ms(const ClassState& state, double quantile) {
   std::uint64_t total = 0;
   for (std::uint64_t bucket : state.wait_histogram) total += bucket;
@@ -163,7 +163,12 @@ void write_class(Rows& rows, const policy::Policy& policy, const ClassState& sta
   } else {
     rows.null().null();
   }
-  rows.count(sum.granted).count(state.handed_over).count(sum.waited).count(sum.refused).count(sum.expired).count(sum.cancelled);
+  rows.count(sum.granted)
+      .count(state.handed_over)
+      .count(sum.waited)
+      .count(sum.refused)
+      .count(sum.expired)
+      .count(sum.cancelled);
   rows.count(sum.would_wait).count(state.would_refuse).real(static_cast<double>(sum.execution_us) / 1e6);
   rows.real(static_cast<double>(state.wait_us_total) / 1e3);
   write_quantile(rows, state, 0.5);

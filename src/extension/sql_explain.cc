@@ -1,5 +1,5 @@
-// sluice.explain(): what would happen to a session of this role in this database, step by step, and which rule says so. It asks
-// the same pure functions and the same numbers that a login asks, and changes nothing.
+// sluice.explain(): what would happen to a session of this role in this database, step by step, and which rule says so.
+// It asks the same pure functions and the same numbers that a login asks, and changes nothing.
 #include <cstring>
 
 #include "extension/identity.h"
@@ -96,7 +96,8 @@ void explain_mode(Rows& rows, const Policy& policy, ledger::Mode mode) {
     note = psprintf("generation %llu for %s%s", static_cast<unsigned long long>(policy.generation), policy.database,
                     mode == ledger::Mode::enforce ? "" : "; what is refused below would be refused, but is admitted");
   }
-  add_step(rows, "mode", mode_name(mode), settings.enforcement == kEnforcePolicy ? nullptr : "pg_sluice.enforcement", note);
+  add_step(rows, "mode", mode_name(mode), settings.enforcement == kEnforcePolicy ? nullptr : "pg_sluice.enforcement",
+           note);
 }
 
 void explain_identity(Rows& rows, const Policy& policy, const Identity& identity) {
@@ -116,7 +117,8 @@ void explain_identity(Rows& rows, const Policy& policy, const Identity& identity
   rule = tenant_rule == kNone ? nullptr : psprintf("tenants.%s", policy.tenant_rules[tenant_rule].pattern);
   note = tenant_rule == kNone ? nullptr : psprintf("weight %u", policy.tenant_rules[tenant_rule].weight);
   add_step(rows, "tenant", identity.tenant, rule, note);
-  rule = identity.assign_rule == kNone ? "defaultClass" : psprintf("assign[%u]", static_cast<unsigned>(identity.assign_rule));
+  rule = identity.assign_rule == kNone ? "defaultClass"
+                                       : psprintf("assign[%u]", static_cast<unsigned>(identity.assign_rule));
   add_step(rows, "class", policy.classes[identity.execution_class].name, rule, nullptr);
 }
 
@@ -129,7 +131,8 @@ std::uint32_t explain_declared(Rows& rows, const Policy& policy, const Identity&
     return declared;
   }
   bool exists = false;
-  for (std::uint32_t i = 0; i < policy.class_count; i++) exists = exists || std::strcmp(policy.classes[i].name, wanted) == 0;
+  for (std::uint32_t i = 0; i < policy.class_count; i++)
+    exists = exists || std::strcmp(policy.classes[i].name, wanted) == 0;
   add_step(rows, "declared class", policy.classes[identity.execution_class].name, rule,
            psprintf("\"%s\" is %s: the declaration has no effect", wanted, exists ? "not listed" : "no class"));
   return identity.execution_class;
@@ -144,7 +147,8 @@ void explain_session(Explanation& out, const Identity& identity, const Counts& c
   } else if (identity.standing == Standing::admin_role) {
     const std::uint32_t guarantee = policy.admin_roles[identity.admin_role].guaranteed_sessions;
     if (counts.admin_role < guarantee) {
-      add_limit(out, "session", {RuleField::admin_guarantee, identity.admin_role}, counts.admin_role, guarantee, "refused", nullptr);
+      add_limit(out, "session", {RuleField::admin_guarantee, identity.admin_role}, counts.admin_role, guarantee,
+                "refused", nullptr);
     } else {
       admitted = add_limit(out, "session", {RuleField::admin_reserve, 0}, counts.admin + counts.other_admin_guarantees,
                            policy.admin_reserve, "refused",
@@ -152,8 +156,8 @@ void explain_session(Explanation& out, const Identity& identity, const Counts& c
     }
   } else {
     const std::uint16_t rule = policy::tenant_rule(policy, identity.tenant);
-    admitted = add_limit(out, "session", {RuleField::server_session_permits, 0}, counts.ordinary + counts.unclaimed_by_others,
-                         policy.server_session_permits, "refused",
+    admitted = add_limit(out, "session", {RuleField::server_session_permits, 0},
+                         counts.ordinary + counts.unclaimed_by_others, policy.server_session_permits, "refused",
                          counts.unclaimed_by_others > 0 ? "with what other tenants are guaranteed" : nullptr);
     if (rule != kNone) {
       admitted &= add_limit(out, "tenant's sessions", {RuleField::tenant_max_sessions, rule}, counts.tenant_sessions,
@@ -161,11 +165,12 @@ void explain_session(Explanation& out, const Identity& identity, const Counts& c
     }
     if (identity.database_cap != kNone) {
       admitted &= add_limit(out, "database's sessions", {RuleField::database_max_sessions, identity.database_cap},
-                            counts.database_sessions, policy.database_caps[identity.database_cap].max_sessions, "refused", nullptr);
+                            counts.database_sessions, policy.database_caps[identity.database_cap].max_sessions,
+                            "refused", nullptr);
     }
     if (identity.role_cap != kNone) {
-      admitted &= add_limit(out, "role's sessions", {RuleField::role_max_sessions, identity.role_cap}, counts.role_sessions,
-                            policy.role_caps[identity.role_cap].max_sessions, "refused", nullptr);
+      admitted &= add_limit(out, "role's sessions", {RuleField::role_max_sessions, identity.role_cap},
+                            counts.role_sessions, policy.role_caps[identity.role_cap].max_sessions, "refused", nullptr);
     }
   }
   out.session_refused = !admitted;
@@ -178,7 +183,8 @@ bool explain_transaction(Explanation& out, const Identity& identity, std::uint32
   const auto index = static_cast<std::uint16_t>(klass);
   const std::uint16_t rule = policy::tenant_rule(policy, identity.tenant);
   const char* wait_note = counts.class_queued > 0 ? psprintf("%u transactions wait", counts.class_queued) : nullptr;
-  bool runs = add_limit(out, "class", {RuleField::class_permits, index}, counts.class_in_use, limits.permits, "queues", wait_note);
+  bool runs = add_limit(out, "class", {RuleField::class_permits, index}, counts.class_in_use, limits.permits, "queues",
+                        wait_note);
   if (rule != kNone) {
     runs &= add_limit(out, "tenant in class", {RuleField::tenant_max_inflight, rule}, counts.row_in_use,
                       policy.tenant_rules[rule].max_inflight, "queues", nullptr);

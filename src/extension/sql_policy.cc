@@ -66,7 +66,8 @@ bool check_document(Jsonb* json, std::uint64_t newest, Policy& policy, Findings&
 Jsonb* compute_diff(std::int64_t generation, Jsonb* document) {
   Oid types[2] = {INT8OID, JSONBOID};
   Datum values[2] = {Int64GetDatum(generation), JsonbPGetDatum(document)};
-  if (SPI_execute_with_args(kDiff, 2, types, values, nullptr, false, 1) != SPI_OK_SELECT || SPI_processed != 1) return nullptr;
+  if (SPI_execute_with_args(kDiff, 2, types, values, nullptr, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
+    return nullptr;
   bool is_null = true;
   Datum value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null);
   return is_null ? nullptr : DatumGetJsonbP(value);
@@ -102,8 +103,9 @@ void require_policy_database(const char* function) {
   PreventCommandDuringRecovery(function);
   PreventCommandIfReadOnly(function);
   if (IsolationUsesXactSnapshot()) {
-    ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION), errmsg("%s needs isolation level READ COMMITTED", function),
-                    errdetail("Under an older snapshot it would decide by policies that are no longer the newest.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION), errmsg("%s needs isolation level READ COMMITTED", function),
+             errdetail("Under an older snapshot it would decide by policies that are no longer the newest.")));
   }
 }
 
@@ -116,7 +118,8 @@ void lock_policies() {
 std::uint64_t newest_generation() {
   if (SPI_execute(kNewest, false, 1) != SPI_OK_SELECT || SPI_processed != 1) elog(ERROR, "cannot read sluice.policies");
   bool is_null = false;
-  return static_cast<std::uint64_t>(DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null)));
+  return static_cast<std::uint64_t>(
+      DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null)));
 }
 
 void apply_stored_at_commit(std::int64_t changed_generation) {
@@ -176,10 +179,11 @@ Datum sluice_publish(PG_FUNCTION_ARGS) {
   if (!check_document(document, newest, *compiled, *findings)) raise_findings(*findings);
   if (compiled->generation == 0) compiled->generation = newest + 1;
   if (compiled->generation <= newest || compiled->generation > static_cast<std::uint64_t>(PG_INT64_MAX)) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("policy refused: generation: %llu is not newer than %llu",
-                           static_cast<unsigned long long>(compiled->generation), static_cast<unsigned long long>(newest)),
-                    errhint("Leave the generation out, or make it %llu.", static_cast<unsigned long long>(newest + 1))));
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("policy refused: generation: %llu is not newer than %llu",
+                    static_cast<unsigned long long>(compiled->generation), static_cast<unsigned long long>(newest)),
+             errhint("Leave the generation out, or make it %llu.", static_cast<unsigned long long>(newest + 1))));
   }
   store(document, *compiled);
   SPI_finish();

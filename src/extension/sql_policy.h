@@ -6,8 +6,8 @@
 
 namespace sluice::extension {
 
-// Raises unless `function` may change policies here and now: 55000 in another database than pg_sluice.database, 25006 on a
-// standby or in a read-only transaction, 25001 under an isolation level that would see old policies.
+// Raises unless `function` may change policies here and now: 55000 in another database than pg_sluice.database, 25006
+// on a standby or in a read-only transaction, 25001 under an isolation level that would see old policies.
 void require_policy_database(const char* function);
 
 // The following need SPI connected.

@@ -1,5 +1,6 @@
-// sluice.reconcile(): the ledger recomputed from its own records, and compared with the processes that really exist. A healthy
-// server gives no row, under load as well: what could be a matter of timing has to be seen unchanged in every one of several looks.
+// sluice.reconcile(): the ledger recomputed from its own records, and compared with the processes that really exist. A
+// healthy server gives no row, under load as well: what could be a matter of timing has to be seen unchanged in every
+// one of several looks.
 #include <cstring>
 
 #include "extension/shared.h"
@@ -22,7 +23,14 @@ constexpr int kLooks = 4;
 constexpr int kLookEveryMs = 60;
 
 // What is wrong with one PGPROC slot.
-enum class Problem : std::uint8_t { none, no_process, no_record, other_process, ticket_without_session, ticket_without_transaction };
+enum class Problem : std::uint8_t {
+  none,
+  no_process,
+  no_record,
+  other_process,
+  ticket_without_session,
+  ticket_without_transaction
+};
 
 struct Suspect {
   Problem problem;
@@ -73,8 +81,8 @@ std::uint32_t live_pid(const PGPROC* proc) {
   return pid != 0 && BackendPidGetProc(pid) == proc ? static_cast<std::uint32_t>(pid) : 0;
 }
 
-// Has the slot's process passed authentication, and must it have a record? Superusers need none: on the Unix socket they pass
-// before any code of the ledger runs. Only the slots of client backends come here.
+// Has the slot's process passed authentication, and must it have a record? Superusers need none: on the Unix socket
+// they pass before any code of the ledger runs. Only the slots of client backends come here.
 bool needs_record(const PGPROC* proc) {
   const Oid role = proc->roleId;
   return !is_background_worker(proc) && OidIsValid(role) && OidIsValid(proc->databaseId) && !superuser_arg(role);

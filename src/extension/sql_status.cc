@@ -40,7 +40,8 @@ void take_snapshot(StatusCopy& snapshot) {
   const ledger::Sizes& sizes = snapshot.header.sizes;
   for (std::uint32_t i = 1; i < sizes.tenants; i++) snapshot.tenants_used += the_ledger.tenants[i].used ? 1 : 0;
   for (std::uint32_t i = 0; i < sizes.sessions; i++) {
-    const std::uint32_t state = std::atomic_ref<std::uint32_t>(the_ledger.sessions[i].state).load(std::memory_order_relaxed);
+    const std::uint32_t state =
+        std::atomic_ref<std::uint32_t>(the_ledger.sessions[i].state).load(std::memory_order_relaxed);
     snapshot.unknown_sessions += static_cast<SessionState>(state) == SessionState::session_unknown ? 1 : 0;
   }
   snapshot.overflow_sessions = the_ledger.tenants[ledger::kOverflowTenant].sessions;
@@ -122,7 +123,10 @@ void write_counters(Rows& rows, const Header& header) {
   rows.count(header.sessions_admitted).count(header.sessions_refused).count(header.sessions_would_refuse);
   rows.count(header.tickets_refused).count(header.waits_expired).count(header.waits_cancelled);
   rows.count(header.overdraft_granted).count(header.admitted_by_switch).count(header.tenant_overflows);
-  rows.count(header.reclaimed).count(header.faults).count(header.time_limit_cancels).count(header.time_limit_terminates);
+  rows.count(header.reclaimed)
+      .count(header.faults)
+      .count(header.time_limit_cancels)
+      .count(header.time_limit_terminates);
   rows.count(header.logins_terminated).count(header.over_limit_grants);
 }
 

@@ -1,5 +1,5 @@
-// What the SQL functions share: rows of a result, arguments, names. Everything here is trivially destructible, because any
-// call into PostgreSQL may raise. The region is copied under the lock first; rows are made after it is released.
+// What the SQL functions share: rows of a result, arguments, names. Everything here is trivially destructible, because
+// any call into PostgreSQL may raise. The region is copied under the lock first; rows are made after it is released.
 #pragma once
 
 #include "extension/pg.h"
