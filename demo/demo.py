@@ -37,6 +37,7 @@ GRANT SELECT ON shop.items TO PUBLIC;
 CREATE ROLE online_shop LOGIN;
 CREATE ROLE batch_reports LOGIN;
 CREATE ROLE batch_export LOGIN;
+CREATE ROLE ops LOGIN IN ROLE pg_monitor;
 """
 
 
