@@ -157,6 +157,7 @@ bool read_process(int pid, ProcessFacts& facts) {
   for (int field = 3; field <= 22; ++field) {
     at += strspn(at, " ");
     if (*at == '\0') return false;
+    if (field == 3) facts.sleeping = *at == 'S';
     values[field - 1] = field == 3 ? 0 : strtoull(at, nullptr, 10);
     at += strcspn(at, " ");
   }

@@ -12,6 +12,7 @@ namespace sluice::extension {
 
 struct ProcessFacts {
   int parent;
+  bool sleeping;              // waits for something; false while it runs or waits for a processor
   std::uint64_t start_ticks;  // since boot; with the pid it identifies a process
   std::int64_t age_us;
 };

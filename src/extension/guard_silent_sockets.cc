@@ -41,7 +41,9 @@ int collect_proc_pids() {
 // age.
 bool is_silent_child(int pid, std::int64_t& age_us) {
   ProcessFacts facts;
-  if (!read_process(pid, facts) || facts.parent != PostmasterPid || facts.age_us < kMinAgeUs) return false;
+  if (!read_process(pid, facts) || facts.parent != PostmasterPid || !facts.sleeping || facts.age_us < kMinAgeUs) {
+    return false;
+  }
   age_us = facts.age_us;
   return same_command_line(pid, PostmasterPid);
 }
