@@ -13,6 +13,9 @@ select severity, path, message from sluice.validate('{}') where severity = 'erro
 select severity, path, message from sluice.validate('[]');
 select severity, path, message from sluice.validate('17');
 select severity, path, message from sluice.validate('null');
+-- what the document cannot know: the room in the ledger
+select path, message, fix from sluice.validate(regress_policy('{"assign": []}') || (select jsonb_build_object('executionClasses',
+  jsonb_object_agg('c' || i, '{"permits": 1, "maxQueue": 1}'::jsonb), 'defaultClass', 'c1') from generate_series(1, 9) i)) where severity = 'error';
 -- a warning is no refusal
 select severity, path from sluice.validate(regress_policy('{"adminRoles": {}}'));
 -- what a document cannot hold

@@ -34,6 +34,24 @@ char* finding_text(const Finding& finding) {
   return finding.path[0] == '\0' ? pstrdup(finding.message) : psprintf("%s: %s", finding.path, finding.message);
 }
 
+// The one thing that the document cannot know and the ledger does: how many classes it has room for.
+bool fits_ledger(const Policy& policy, Findings& findings) {
+  const std::uint32_t room = the_ledger.header->sizes.classes;
+  if (policy.class_count <= room) return true;
+  findings.errors++;
+  if (findings.count == policy::kMaxFindings) findings.count--;
+  Finding& finding = findings.entries[findings.count++];
+  finding.severity = Severity::error;
+  finding.line = 0;
+  const unsigned classes = policy.class_count;
+  snprintf(finding.path, sizeof(finding.path), "executionClasses");
+  snprintf(finding.message, sizeof(finding.message), "%u classes are %u more than pg_sluice.max_classes %u", classes,
+           classes - room, room);
+  snprintf(finding.fix, sizeof(finding.fix), "declare fewer classes, or set pg_sluice.max_classes to %u and restart",
+           classes);
+  return false;
+}
+
 // Validates under this server's facts. `newest` is the newest generation that was published.
 bool check_document(Jsonb* json, std::uint64_t newest, Policy& policy, Findings& findings) {
   auto* document = static_cast<Document*>(palloc(sizeof(Document)));
@@ -43,7 +61,7 @@ bool check_document(Jsonb* json, std::uint64_t newest, Policy& policy, Findings&
   facts.in_recovery = is_for_standby(*document);
   std::memset(static_cast<void*>(&policy), 0, sizeof(policy));
   std::memset(static_cast<void*>(&findings), 0, sizeof(findings));
-  const bool valid = policy::validate(*document, facts, policy, findings);
+  const bool valid = policy::validate(*document, facts, policy, findings) && fits_ledger(policy, findings);
   pfree(document);
   return valid;
 }
