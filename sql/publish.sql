@@ -96,4 +96,18 @@ select what, who = :'super' as by_me, generation - :base as generation, replace(
 select diff from sluice.changes order by id desc limit 1;
 select regress_publish('{"adminReserve": 5, "executionClasses": {"online": {"permits": 11, "maxQueue": 20}, "batch": {"permits": 2, "maxQueue": 4}}}') is not null as published;
 select diff from sluice.changes order by id desc limit 1;
+-- rows that were damaged by hand keep nobody from publishing and activating a good one
+select regress_publish() as good \gset
+select count(*) > 0 as printed from sluice.activate(:good);
+begin;
+update sluice.policies set document = (repeat('[', 60) || repeat(']', 60))::jsonb where generation = :good;
+do $$ begin perform sluice.activate((select generation from sluice.policies where state = 'active'));
+  exception when others then raise notice '% %', sqlstate, regexp_replace(sqlerrm, '\d+', 'N'); end $$;
+set client_min_messages = error;
+select regress_publish() as better \gset
+reset client_min_messages;
+select count(*) > 0 as printed from sluice.activate(:better);
+commit;
+select mode, generation = :better as deciding from sluice.status;
+select regress_shadow();
 select * from sluice.reconcile();

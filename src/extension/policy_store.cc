@@ -38,37 +38,70 @@ struct Pending {
 
 Pending* pending = nullptr;
 
-void require(Status status) {
-  if (status == Status::ok) return;
-  ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("the policy document is too large"),
-                  errdetail("A document holds at most %u values, %u levels and %u bytes of text.", policy::kMaxNodes,
-                            policy::kMaxDepth, policy::kMaxTextBytes)));
+// What a document cannot hold, whoever wrote it.
+enum class Unreadable : std::uint8_t { no, too_large, long_number };
+
+Unreadable add_number(Document& document, Numeric number) {
+  const char* digits = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(number)));
+  const std::size_t length = std::strlen(digits);
+  if (length > kMaxNumberBytes) return Unreadable::long_number;
+  return document.add_number(digits, length) == Status::ok ? Unreadable::no : Unreadable::too_large;
 }
 
-void add_scalar(Document& document, const JsonbValue& value) {
+Unreadable add_scalar(Document& document, const JsonbValue& value) {
+  Status status = Status::ok;
   switch (value.type) {
     case jbvNull:
-      require(document.add_null());
-      return;
+      status = document.add_null();
+      break;
     case jbvBool:
-      require(document.add_boolean(value.val.boolean));
-      return;
+      status = document.add_boolean(value.val.boolean);
+      break;
     case jbvString:
-      require(document.add_string(value.val.string.val, static_cast<std::size_t>(value.val.string.len)));
-      return;
-    case jbvNumeric: {
-      const char* digits = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
-      if (std::strlen(digits) > kMaxNumberBytes) {
-        ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-                        errmsg("a number in the policy document has %zu digits", std::strlen(digits)),
-                        errhint("No field takes a number beyond 4294967295.")));
-      }
-      require(document.add_number(digits, std::strlen(digits)));
-      return;
-    }
+      status = document.add_string(value.val.string.val, static_cast<std::size_t>(value.val.string.len));
+      break;
+    case jbvNumeric:
+      return add_number(document, value.val.numeric);
     default:
       elog(ERROR, "unexpected jsonb value of type %d", static_cast<int>(value.type));
   }
+  return status == Status::ok ? Unreadable::no : Unreadable::too_large;
+}
+
+Unreadable add_item(Document& document, JsonbIteratorToken token, const JsonbValue& item) {
+  Status status = Status::ok;
+  switch (token) {
+    case WJB_BEGIN_OBJECT:
+      status = document.begin_object();
+      break;
+    case WJB_BEGIN_ARRAY:
+      if (!item.val.array.rawScalar) status = document.begin_array();
+      break;
+    case WJB_END_OBJECT:
+      status = document.end();
+      break;
+    case WJB_END_ARRAY:
+      if (!item.val.array.rawScalar) status = document.end();
+      break;
+    case WJB_KEY:
+      status = document.key(item.val.string.val, static_cast<std::size_t>(item.val.string.len));
+      break;
+    default:
+      return add_scalar(document, item);
+  }
+  return status == Status::ok ? Unreadable::no : Unreadable::too_large;
+}
+
+Unreadable copy_document(Jsonb* value, Document& document) {
+  document.clear();
+  JsonbIterator* iterator = JsonbIteratorInit(&value->root);
+  JsonbValue item;
+  JsonbIteratorToken token;
+  Unreadable problem = Unreadable::no;
+  while (problem == Unreadable::no && (token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE) {
+    problem = add_item(document, token, item);
+  }
+  return problem;
 }
 
 // Wakes whom the change has granted a permit, in rounds of the lock: the waiters of every class by their limits, or all
@@ -151,30 +184,18 @@ void note_first_error(std::int64_t generation, const Findings& findings, char* n
 }  // namespace
 
 void read_document(Jsonb* value, Document& document) {
-  document.clear();
-  JsonbIterator* iterator = JsonbIteratorInit(&value->root);
-  JsonbValue item;
-  JsonbIteratorToken token;
-  while ((token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE) {
-    switch (token) {
-      case WJB_BEGIN_OBJECT:
-        require(document.begin_object());
-        break;
-      case WJB_BEGIN_ARRAY:
-        if (!item.val.array.rawScalar) require(document.begin_array());
-        break;
-      case WJB_END_OBJECT:
-        require(document.end());
-        break;
-      case WJB_END_ARRAY:
-        if (!item.val.array.rawScalar) require(document.end());
-        break;
-      case WJB_KEY:
-        require(document.key(item.val.string.val, static_cast<std::size_t>(item.val.string.len)));
-        break;
-      default:
-        add_scalar(document, item);
-    }
+  switch (copy_document(value, document)) {
+    case Unreadable::no:
+      return;
+    case Unreadable::too_large:
+      ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("the policy document is too large"),
+                      errdetail("A document holds at most %u values, %u levels and %u bytes of text.",
+                                policy::kMaxNodes, policy::kMaxDepth, policy::kMaxTextBytes)));
+      break;
+    case Unreadable::long_number:
+      ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                      errmsg("a number in the policy document has more than %zu digits", kMaxNumberBytes),
+                      errhint("No field takes a number beyond 4294967295.")));
   }
 }
 
@@ -204,7 +225,13 @@ bool is_for_standby(const Document& document) {
 bool compile_stored(std::int64_t generation, Jsonb* json, StoredPolicy& stored, char* note, std::size_t note_bytes) {
   auto* document = static_cast<Document*>(palloc(sizeof(Document)));
   auto* findings = static_cast<Findings*>(palloc0(sizeof(Findings)));
-  read_document(json, *document);
+  if (copy_document(json, *document) != Unreadable::no) {
+    policy::TextWriter(note, note_bytes)
+        .add("the document of generation ")
+        .add(static_cast<std::uint64_t>(generation))
+        .add(" is too large or too deep to be a policy");
+    return false;
+  }
   policy::ServerFacts facts = server_facts();
   facts.newest_generation = static_cast<std::uint64_t>(generation) - 1;
   facts.in_recovery = is_for_standby(*document);
