@@ -45,6 +45,21 @@ for my $victim ('holder', 'waiter', 'idle') {
   $server->ledger_is_zero("case F17: the ledger is zero after the crash of the $victim");
 }
 
+# A worker killed by SIGKILL is a crash like any other.
+for my $worker (qw(guard publisher)) {
+  my $session = $server->connect('app');
+  my $pid = $server->status("${worker}_pid");
+  kill 'KILL', $pid;
+  ok($session->finish(30)->{closed}, "the $worker is killed: the crash ends every session");
+  ok(wait_for_recovery(), "the server is back after kill -9 of the $worker");
+  $server->close_all;
+  my $now;
+  ok(wait_until(sub { $now = $server->status("${worker}_pid") // 0; $now > 0 && $now != $pid }, "$worker back"), "the $worker is back after kill -9");
+  ok(wait_until(sub { ($server->status('generation') // 0) == $generation && $server->status('mode') eq 'enforce' }, 'policy in force'),
+    "the policy is enforced after kill -9 of the $worker");
+  $server->ledger_is_zero("the ledger is zero after kill -9 of the $worker");
+}
+
 # Several crashes while logins and transactions go on.
 for my $round (1 .. 2) {
   my @session = map { $server->try_connect('app') } 1 .. 4;

@@ -4,6 +4,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
+use PostgreSQL::Test::Utils ();
 use Sluice;
 use Test::More;
 use Time::HiRes qw(time sleep);
@@ -145,6 +146,22 @@ subtest 'all other errors pass through untouched' => sub {
     is($error->{code}, $error{$sql}, "$sql: its own SQLSTATE");
     unlike(Sluice::Wire::describe($error), qr/sluice reason/, "$sql: and nothing of ours");
   }
+  $server->ledger_is_zero('the ledger is zero');
+};
+
+subtest 'a storm of refusals does not flood the log' => sub {
+  $server->apply({ classes => { interactive => { permits => 1, maxQueue => 0 } } });
+  my $holder = hold($server->connect('app'));
+  my $session = $server->connect('app');
+  my $from = -s $server->node->logfile;
+  my $started = time;
+  $session->send_raw(join '', map { Sluice::Wire::query_message('SELECT 1') } 1 .. 500);
+  is(scalar(grep { ($session->finish->{error} // {})->{code} eq '53000' } 1 .. 500), 500, '500 statements are refused');
+  my $windows = 2 + int((time - $started) / 10);
+  my $lines = () = substr(PostgreSQL::Test::Utils::slurp_file($server->node->logfile), $from) =~ /ERROR:/g;
+  cmp_ok($lines, '>=', 1, 'the log tells of them');
+  cmp_ok($lines, '<=', 5 * $windows, 'in a few lines');
+  $holder->run('COMMIT');
   $server->ledger_is_zero('the ledger is zero');
 };
 
