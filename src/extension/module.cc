@@ -21,6 +21,8 @@ constexpr char kRendezvous[] = "pg_sluice build";
 
 // A second copy of the library in one process is a replaced file: the first one, from the postmaster, is what runs.
 void refuse_late_load() {
+  // pg_upgrade loads every library into a cluster that need not preload it yet, to see that it can be loaded (F22).
+  if (IsBinaryUpgrade) return;
   const auto* running = static_cast<const char*>(*find_rendezvous_variable(kRendezvous));
   if (running != nullptr) raise_other_build(running, kBuildStamp);
   // session_preload_libraries and kin are loaded while the session is still being set up; an error would lock everybody
