@@ -29,6 +29,8 @@ if [[ ! -e $room/root/usr/bin/git ]]; then
     cp /etc/apt/sources.list.d/debian.sources "$room/root/etc/apt/sources.list.d/" 2>/dev/null ||
       echo "deb $mirror $suite main" >"$room/root/etc/apt/sources.list"
   fi
+  # A mirror may be a snapshot whose release file is older than it says it may be.
+  [[ $suite == bookworm ]] || echo 'Acquire::Check-Valid-Until "false";' >"$room/root/etc/apt/apt.conf.d/98snapshot"
   apt-config dump 'Acquire::http::Proxy' >"$room/root/etc/apt/apt.conf.d/99proxy" 2>/dev/null || true
   cp /etc/resolv.conf /etc/hosts "$room/root/etc/" 2>/dev/null || true
 fi
