@@ -41,7 +41,7 @@ CORE_FORBIDDEN = re.compile(
 
 # Files that may raise. errors.cc maps every Status. The others raise what no Status is: arguments and privileges of their own SQL
 # functions, a document that does not fit, a table that could not be written, a server that must not start, a client that is gone.
-MAY_RAISE = re.compile(r"^(errors|sql_\w+|settings|init|policy_store|change_log|shared|waiting)\.cc$")
+MAY_RAISE = re.compile(r"^(errors|sql_\w+|settings|init|policy_store|publisher|change_log|shared|waiting)\.cc$")
 
 EXPORTS = re.compile(r"^(_PG_init|Pg_magic_func|pg_finfo_\w+|sluice_\w+)$")
 
