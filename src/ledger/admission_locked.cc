@@ -34,6 +34,12 @@ void hold_now(const Ledger& ledger, Ticket& entry, std::int64_t now_us, std::int
   store_relaxed(entry.generation, load_relaxed(ledger.header->generation));
 }
 
+// The caller decided before it had the lock. Whoever left enforcement since has admitted all waiters and looks for no more.
+[[nodiscard]] bool is_enforcing(const Ledger& ledger) noexcept {
+  return load_relaxed(ledger.header->mode) == static_cast<std::uint32_t>(Mode::enforce) &&
+         load_relaxed(ledger.header->switch_mode) == 0;
+}
+
 // Makes the record the request's: folds what belongs to another row, keeps the age of a retried ticket.
 void adopt_request(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
                    const TicketRequest& request) noexcept {
@@ -264,7 +270,7 @@ Outcome take_or_queue(const Ledger& ledger, const Exclusive& lock, std::uint32_t
     return policy::outcome(fault_locked(ledger, lock, Status::illegal_transition, ticket, request.now_us));
   }
   adopt_request(ledger, lock, ticket, request);
-  if (!request.enforce) return take_in_shadow(ledger, ticket, held, request.now_us);
+  if (!request.enforce || !is_enforcing(ledger)) return take_in_shadow(ledger, ticket, held, request.now_us);
 
   const Outcome waiting = may_wait(ledger, request);
   const bool may_queue = waiting.status == Status::ok;
