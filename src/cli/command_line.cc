@@ -24,7 +24,7 @@ struct Options {
 // Options are told apart from values by "--" as usual; every page of help is written by hand in help.cc.
 void set_help(CLI::App& app, const char* text) {
   app.set_help_flag("-h,--help");
-  app.formatter_fn([text](const CLI::App*, std::string, CLI::AppFormatMode) { return std::string(text); });
+  app.formatter_fn([text](const CLI::App*, const std::string&, CLI::AppFormatMode) { return std::string(text); });
 }
 
 void add_lint(CLI::App& policy, Options& options) {

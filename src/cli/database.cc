@@ -56,6 +56,7 @@ Database::Database(const std::string& conninfo) {
 
 Rows Database::query(const std::string& sql, const std::vector<std::string>& parameters) {
   std::vector<const char*> values;
+  values.reserve(parameters.size());
   for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
   std::unique_ptr<PGresult, ClearResult> result(PQexecParams(
       connection_.get(), sql.c_str(), static_cast<int>(values.size()), nullptr, values.data(), nullptr, nullptr, 0));

@@ -1,8 +1,7 @@
 #include "cli/yaml.h"
 
 #include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/parser.h>
+#include <yaml-cpp/yaml.h>
 
 #include <sstream>
 #include <vector>

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <map>
+#include <regex>
 #include <sstream>
 #include <string>
 
 #include "cli/text_file.h"
+#include "policy/defaults.h"
 
 namespace sluice::cli {
 namespace {
@@ -105,7 +109,36 @@ TEST(CliLint, TheExamplesOfTheProjectAreValid) {
   }
 }
 
-// The example that states defaults must state the true ones: a file with only the required fields compiles to the same.
+// The comments of the example ("field: … # default N") are what operators read: they must be what the validator does.
+TEST(CliLint, TheFullExampleStatesTheTrueDefaults) {
+  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/config/policy-full.yaml");
+  const std::map<std::string, std::uint32_t> expected = {{"adminReserve", policy::kDefaultAdminReserve},
+                                                         {"loginHeadroom", policy::kDefaultLoginHeadroom},
+                                                         {"replicationReserve", 0},
+                                                         {"queueDeadlineMs", policy::kDefaultQueueDeadlineMs},
+                                                         {"agingMs", policy::kDefaultAgingMs},
+                                                         {"ttlMs", policy::kDefaultBorrowTtlMs},
+                                                         {"max", policy::kDefaultOverdraftMax},
+                                                         {"weight", policy::kDefaultTenantWeight},
+                                                         {"guaranteedSessions", 0},
+                                                         {"maxTenants", 0},
+                                                         {"burstReserve", 0},
+                                                         {"burstReserveAfterMs", policy::kDefaultBurstReserveAfterMs},
+                                                         {"guaranteedSessionsPerTenant", 0},
+                                                         {"minSessionAgeMs", policy::kDefaultMinSessionAgeMs},
+                                                         {"idleAfterMs", policy::kDefaultEvictIdleAfterMs},
+                                                         {"baseMs", policy::kDefaultRetryBaseMs},
+                                                         {"leaseMs", policy::kDefaultLeaseMs},
+                                                         {"leakAfterMs", policy::kDefaultLeakAfterMs}};
+  const std::regex stated(R"((\w+): [^:#]*# default (\d+))");
+  std::map<std::string, std::uint32_t> found;
+  for (std::string line; std::getline(file, line);) {
+    std::smatch match;
+    if (std::regex_search(line, match, stated)) found[match[1]] = static_cast<std::uint32_t>(std::stoul(match[2]));
+  }
+  EXPECT_EQ(found, expected);
+}
+
 TEST(CliLint, TheFullExampleNamesEveryField) {
   std::string text = read_text_file(std::string(SLUICE_SOURCE_DIR) + "/config/policy-full.yaml");
   for (const char* field : {"schema",
