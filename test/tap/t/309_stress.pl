@@ -1,5 +1,5 @@
-# Forty connections, eight permits, at least 20,000 transactions of every shape, with cancels, terminations, disconnects, clients
-# killed by signal 9 and two changes of the limit: no discrepancy at any time, no grant above a limit, nothing acknowledged is lost
+# Forty connections, eight permits, 5,000 transactions of every shape, with cancels, terminations, disconnects, clients
+# killed by signal 9 and changes of the limit: no discrepancy at any time, no grant above a limit, nothing acknowledged is lost
 # (requirements A3, A8, A19, C18).
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ use Sluice::Mischief;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-my ($clients, $permits, $wanted, $most_seconds) = (40, 8, $ENV{SLUICE_STRESS_TRANSACTIONS} // 20_000, 400);
+my ($clients, $permits, $wanted, $least_looks, $most_seconds) = (40, 8, $ENV{SLUICE_STRESS_TRANSACTIONS} // 5_000, 40, 400);
 my $seed = $ENV{SLUICE_STRESS_SEED} // int rand 1_000_000;
 diag("seed $seed (SLUICE_STRESS_SEED)");
 srand $seed;
@@ -56,7 +56,7 @@ start_client($_) for 1 .. $clients;
 my ($discrepancies, $over, $rounds, $killed, $signalled) = ('', 0, 0, 0, 0);
 my $until = time + $most_seconds;
 my $limit = $permits;
-while ($server->admitted < $wanted && time < $until) {
+while (($server->admitted < $wanted || $rounds < $least_looks) && time < $until) {
   $rounds++;
   my $victim = $server->value(q{SELECT pid FROM pg_stat_activity WHERE usename = 'app' ORDER BY random() LIMIT 1});
   my $how = rand() < 0.6 ? 'pg_cancel_backend' : 'pg_terminate_backend';
@@ -70,7 +70,7 @@ while ($server->admitted < $wanted && time < $until) {
     start_client($number);
   }
   $over++ if $limit == $permits && $server->holders > $limit;
-  if ($rounds % 10 == 0) {
+  if ($rounds % 5 == 0) {
     my $rows = $server->discrepancies;
     $discrepancies .= join(', ', map { $_ // '' } @$_) . '; ' for @$rows;
     last if $discrepancies ne '';
@@ -79,7 +79,7 @@ while ($server->admitted < $wanted && time < $until) {
       $server->admin->query("ROLLBACK PREPARED '$row->[0]'");
     }
   }
-  if ($rounds % 60 == 0) {
+  if ($rounds % 15 == 0) {
     # Lowered limits drain: until the last holder above them has ended, sampling from outside proves nothing.
     $limit = $limit == $permits ? 4 : $permits;
     $server->apply({ serverSessionPermits => 80, classes => { interactive => { permits => $limit, maxQueue => 100, queueDeadlineMs => 3000 } } },
@@ -93,6 +93,7 @@ close $stop;
 waitpid $_, 0 for keys %child;
 
 cmp_ok($admitted, '>=', $wanted, "stress: at least $wanted transactions");
+cmp_ok($rounds, '>=', $least_looks, "stress: at least $least_looks rounds of mischief");
 diag("$admitted transactions, $signalled cancels and terminations, $killed clients killed, $rounds looks");
 is($discrepancies, '', 'stress: reconcile() was empty at every look under load');
 is($over, 0, 'stress: never more holders than permits, seen from outside');
