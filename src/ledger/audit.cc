@@ -59,15 +59,26 @@ void set_gates(const Ledger& ledger, bool gate) noexcept {
   return ticket.tenant < ledger.header->sizes.tenants && ticket.klass < ledger.header->sizes.classes;
 }
 
-// With the gates set, whoever has not marked himself goes to the lock, and whoever has will be seen: each mark clears
-// within one step of its owner.
-void wait_for_marks(const Ledger& ledger, Pause pause, void* context) noexcept {
-  bool may_wait = pause != nullptr;
-  for (std::uint32_t i = 0; i < ticket_count(ledger); i++) {
-    while (may_wait && is_uncertain(load(ledger.tickets[i].phase, std::memory_order_seq_cst))) {
-      may_wait = pause(context);
-    }
+// How long the audit goes on waiting for marks: until the caller's bound is used up.
+struct Patience {
+  Pause pause;
+  void* context;
+  bool is_left;
+};
+
+[[nodiscard]] std::uint32_t settled_phase(const Ticket& ticket, Patience& patience) noexcept {
+  std::uint32_t phase = load(ticket.phase, std::memory_order_seq_cst);
+  while (patience.is_left && is_uncertain(phase)) {
+    patience.is_left = patience.pause(patience.context);
+    phase = load(ticket.phase, std::memory_order_seq_cst);
   }
+  return phase;
+}
+
+// With the gates set, whoever has marked himself before is seen here, and is waited for until his step is done. Whoever
+// marks himself later finds the gate, changes no word and takes the mark back.
+void wait_for_marks(const Ledger& ledger, Patience& patience) noexcept {
+  for (std::uint32_t i = 0; i < ticket_count(ledger); i++) (void)settled_phase(ledger.tickets[i], patience);
 }
 
 void clear_sums(const Ledger& ledger, Sums& sums) noexcept {
@@ -97,9 +108,8 @@ void sum_waiting(const Ledger& ledger, Sums& sums, const Ticket& ticket) noexcep
 }
 
 // The value of `recorded` is the phase, so that a corrupt record can be recognized.
-void sum_ticket(const Ledger& ledger, Sums& sums, Report& report, std::uint32_t index) noexcept {
+void sum_ticket(const Ledger& ledger, Sums& sums, Report& report, std::uint32_t index, std::uint32_t phase) noexcept {
   const Ticket& ticket = ledger.tickets[index];
-  const std::uint32_t phase = load(ticket.phase, std::memory_order_seq_cst);
   const TicketState state = phase_state(phase);
   const Mark mark = phase_mark(phase);
   if (is_uncertain(phase)) {
@@ -254,9 +264,12 @@ std::uint32_t audit(const Ledger& ledger, const Exclusive& lock, Pause pause, vo
   Report report = {entries, max_entries, 0};
   Sums sums;
   set_gates(ledger, true);
-  wait_for_marks(ledger, pause, context);
+  Patience patience = {pause, context, pause != nullptr};
+  wait_for_marks(ledger, patience);
   clear_sums(ledger, sums);
-  for (std::uint32_t i = 0; i < ticket_count(ledger); i++) sum_ticket(ledger, sums, report, i);
+  for (std::uint32_t i = 0; i < ticket_count(ledger); i++) {
+    sum_ticket(ledger, sums, report, i, settled_phase(ledger.tickets[i], patience));
+  }
   for (std::uint32_t i = 0; i < header.sizes.sessions; i++) sum_session(ledger, sums, report, i);
   for (std::uint32_t tenant = 0; tenant < header.tenant_count; tenant++) {
     for (std::uint32_t klass = 0; klass < header.sizes.classes; klass++) check_row(ledger, sums, report, tenant, klass);
