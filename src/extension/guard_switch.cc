@@ -13,17 +13,6 @@ namespace {
 
 using ledger::kNil;
 
-const char* enforcement_name(int value) {
-  switch (value) {
-    case kEnforceShadow:
-      return "shadow";
-    case kEnforceOff:
-      return "off";
-    default:
-      return "policy";
-  }
-}
-
 // In rounds of the lock, each followed by its wake-ups, so that nobody who asks for the lock waits for all of them.
 std::uint64_t admit_everybody() {
   std::uint64_t admitted = 0;

@@ -139,17 +139,6 @@ void follow_tables(StoredPolicy& stored, bool readable) {
   }
 }
 
-const char* switch_name(std::uint32_t value) {
-  switch (value) {
-    case kEnforceShadow:
-      return "shadow";
-    case kEnforceOff:
-      return "off";
-    default:
-      return "policy";
-  }
-}
-
 std::uint32_t current_switch() { return __atomic_load_n(&the_ledger.header->switch_mode, __ATOMIC_RELAXED); }
 
 bool has_news() {
@@ -188,7 +177,7 @@ void write_news(Seen& next) {
   const bool first = !seen.written;
   if (first) write_boot();
   if (first ? next.switch_mode != kEnforcePolicy : next.switch_mode != seen.switch_mode) {
-    const char* why = psprintf("pg_sluice.enforcement is %s", switch_name(next.switch_mode));
+    const char* why = psprintf("pg_sluice.enforcement is %s", enforcement_name(static_cast<int>(next.switch_mode)));
     write_change({nullptr, "switch", 0, why, nullptr});
   }
   if (!first && next.guard_starts != seen.guard_starts) {

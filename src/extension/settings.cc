@@ -64,6 +64,8 @@ void define_settings() {
   MarkGUCPrefixReserved("pg_sluice");
 }
 
+const char* enforcement_name(int enforcement) { return kEnforcementOptions[enforcement].name; }
+
 const char* cluster_label() {
   return settings.label != nullptr && settings.label[0] != '\0' ? settings.label : cluster_name;
 }

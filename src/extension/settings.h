@@ -35,6 +35,9 @@ extern Settings settings;
 
 void define_settings();
 
+// "policy", "shadow" or "off".
+const char* enforcement_name(int enforcement);
+
 // pg_sluice.label, or cluster_name where it is empty.
 const char* cluster_label();
 

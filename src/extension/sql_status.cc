@@ -47,17 +47,6 @@ void take_snapshot(StatusCopy& snapshot) {
   snapshot.overflow_sessions = the_ledger.tenants[ledger::kOverflowTenant].sessions;
 }
 
-const char* enforcement_name(int enforcement) {
-  switch (enforcement) {
-    case kEnforceShadow:
-      return "shadow";
-    case kEnforceOff:
-      return "off";
-    default:
-      return "policy";
-  }
-}
-
 std::int64_t beat_age_us(const WorkerStatus& worker) { return worker.beat_us == 0 ? -1 : now_us() - worker.beat_us; }
 
 void check_worker(Alerts& alerts, const char* name, WorkerStatus& worker, std::int64_t silent_us) {
