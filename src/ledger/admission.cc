@@ -7,51 +7,41 @@ namespace sluice::ledger {
 
 namespace {
 
+// The loops below try again when somebody else has stepped on the word meanwhile.
+
 enum class Step : std::uint8_t { done, blocked, corrupt };
 
 struct Taken {
   Step step;
-  bool over;      // shadow: beyond a limit
-  bool over_row;  // the step left the row above its limit
+  std::uint64_t word;  // as the step left it
 };
 
 [[nodiscard]] inline Taken take_slot(Row& row, bool enforce) noexcept {
   std::uint64_t seen = load_relaxed(row.word);
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
-    RowWord word = unpack_row(seen);
-    const bool over = word.in_use >= word.limit;
     // A tenant's newcomer does not pass its own parked tickets.
-    if (enforce && (over || word.parked > 0)) return {Step::blocked, false, false};
-    word.in_use++;
-    if (compare_and_set(row.word, seen, pack(word))) return {Step::done, over, word.in_use > word.limit};
+    if (enforce && ((seen & kRowParked) != 0 || row_in_use(seen) >= row_limit(seen))) break;
+    if (compare_and_set(row.word, seen, seen + kRowSlot)) return {Step::done, seen + kRowSlot};
   }
-  return {Step::blocked, false, false};
+  return {Step::blocked, seen};
 }
 
-struct Permit {
-  Step step;
-  std::int32_t free;  // after the step
-};
-
-[[nodiscard]] inline Permit take_permit(ClassState& state, bool enforce) noexcept {
+[[nodiscard]] inline Taken take_permit(ClassState& state, bool enforce) noexcept {
+  const std::uint64_t blocked = enforce ? kClassBlocked : kClassGate;
   std::uint64_t seen = load_relaxed(state.word);
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
-    ClassWord word = unpack_class(seen);
-    if (word.gate || (enforce && (word.free <= 0 || word.waiters > 0 || word.borrowers > 0))) return {Step::blocked, 0};
-    word.free--;
-    if (compare_and_set(state.word, seen, pack(word))) return {Step::done, word.free};
+    if ((seen & blocked) != 0 || (enforce && class_free(seen) <= 0)) break;
+    if (compare_and_set(state.word, seen, seen - kClassPermit)) return {Step::done, seen - kClassPermit};
   }
-  return {Step::blocked, 0};
+  return {Step::blocked, seen};
 }
 
 [[nodiscard]] inline Step return_row_slot(Row& row) noexcept {
   std::uint64_t seen = load_relaxed(row.word);
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
-    RowWord word = unpack_row(seen);
-    if (word.in_use == 0) return Step::corrupt;
-    if (word.parked > 0) return Step::blocked;
-    word.in_use--;
-    if (compare_and_set(row.word, seen, pack(word))) return Step::done;
+    if ((seen & kRowParked) != 0) break;
+    if (row_in_use(seen) == 0) return Step::corrupt;
+    if (compare_and_set(row.word, seen, seen - kRowSlot)) return Step::done;
   }
   return Step::blocked;
 }
@@ -59,16 +49,10 @@ struct Permit {
 [[nodiscard]] inline bool return_permit(ClassState& state) noexcept {
   std::uint64_t seen = load_relaxed(state.word);
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
-    ClassWord word = unpack_class(seen);
-    if (word.gate || word.waiters > 0 || word.borrowers > 0) return false;
-    word.free++;
-    if (compare_and_set(state.word, seen, pack(word))) return true;
+    if ((seen & kClassBlocked) != 0) break;
+    if (compare_and_set(state.word, seen, seen + kClassPermit)) return true;
   }
   return false;
-}
-
-[[nodiscard]] inline bool is_gated(const ClassState& state) noexcept {
-  return (load(state.word, std::memory_order_seq_cst) & 1U) != 0;
 }
 
 // `permits` were read before the permit was taken. They move after the word when they rise and before it when they
@@ -80,9 +64,13 @@ inline void note_peak(ClassState& state, std::uint32_t permits_before, std::int3
   if (in_use > load_relaxed(state.peak_in_use)) raise_to(state.peak_in_use, static_cast<std::uint32_t>(in_use));
 }
 
-// What enforcing would have done to a take in shadow.
-inline void count_shadow(ClassState& state, Ticket& ticket, bool over_row, std::int32_t free) noexcept {
-  if (over_row || free < 0) add_own(ticket.stat_would_wait, 1);
+// Over a limit: in shadow what enforcing would have done, otherwise what must never happen.
+void count_over(const Ledger& ledger, ClassState& state, Ticket& ticket, bool enforce, std::int32_t free) noexcept {
+  if (enforce) {
+    add_relaxed(ledger.header->over_limit_grants, 1);
+    return;
+  }
+  add_own(ticket.stat_would_wait, 1);
   if (free < 0 && static_cast<std::uint32_t>(-free) > load_relaxed(state.max_queue)) add_relaxed(state.would_refuse, 1);
 }
 
@@ -103,7 +91,7 @@ Status take(const Ledger& ledger, std::uint32_t ticket, const TicketRequest& req
 
   const std::uint32_t base = phase + kPhaseUse;
   store(entry.phase, next_phase(base, TicketState::none, Mark::taking), std::memory_order_seq_cst);
-  if (is_gated(state)) {
+  if ((load(state.word, std::memory_order_seq_cst) & kClassGate) != 0) {
     store(entry.phase, next_phase(base, TicketState::none));
     return Status::contended;
   }
@@ -113,7 +101,7 @@ Status take(const Ledger& ledger, std::uint32_t ticket, const TicketRequest& req
     return Status::contended;
   }
   const std::uint32_t permits = load(state.permits);
-  const Permit permit = take_permit(state, request.enforce);
+  const Taken permit = take_permit(state, request.enforce);
   if (permit.step != Step::done) {
     store(entry.phase, next_phase(base, TicketState::none, Mark::row_held));
     return Status::contended;
@@ -123,12 +111,10 @@ Status take(const Ledger& ledger, std::uint32_t ticket, const TicketRequest& req
   store_relaxed(entry.queued_us, std::int64_t{0});
   store_relaxed(entry.generation, load_relaxed(ledger.header->generation));
   store(entry.phase, next_phase(base, TicketState::in_transaction));
-  note_peak(state, permits, permit.free);
-  if (!request.enforce) {
-    count_shadow(state, entry, taken.over, permit.free);
-  } else if (permit.free < 0 || taken.over_row) {
-    add_relaxed(ledger.header->over_limit_grants, 1);
-  }
+  const std::int32_t free = class_free(permit.word);
+  note_peak(state, permits, free);
+  if (free < 0 || row_in_use(taken.word) > row_limit(taken.word)) [[unlikely]]
+    count_over(ledger, state, entry, request.enforce, free);
   return Status::ok;
 }
 
@@ -151,9 +137,8 @@ Status release(const Ledger& ledger, std::uint32_t ticket, std::int64_t now_us) 
     return Status::contended;
   }
   ClassState& klass = ledger.classes[entry.klass];
-  const ClassWord seen = unpack_class(load(klass.word, std::memory_order_seq_cst));
   Step slot = Step::blocked;
-  if (!seen.gate && seen.waiters == 0 && seen.borrowers == 0) {
+  if ((load(klass.word, std::memory_order_seq_cst) & kClassBlocked) == 0) {
     slot = return_row_slot(row_at(ledger, entry.tenant, entry.klass));
   }
   if (slot != Step::done) {

@@ -34,7 +34,8 @@ void hold_now(const Ledger& ledger, Ticket& entry, std::int64_t now_us, std::int
   store_relaxed(entry.generation, load_relaxed(ledger.header->generation));
 }
 
-// The caller decided before it had the lock. Whoever left enforcement since has admitted all waiters and looks for no more.
+// The caller decided before it had the lock. Whoever left enforcement since has admitted all waiters and looks for no
+// more.
 [[nodiscard]] bool is_enforcing(const Ledger& ledger) noexcept {
   return load_relaxed(ledger.header->mode) == static_cast<std::uint32_t>(Mode::enforce) &&
          load_relaxed(ledger.header->switch_mode) == 0;

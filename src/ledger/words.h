@@ -52,4 +52,27 @@ struct ClassWord {
           (word & 1U) != 0};
 }
 
+// The same steps on the packed words, for the lock-free path: a permit more or less is one addition, and what blocks a
+// step is a mask.
+inline constexpr std::uint64_t kRowSlot = std::uint64_t{1} << 42;
+inline constexpr std::uint64_t kRowParked = std::uint64_t{0xFFFFF} << 22;
+inline constexpr std::uint64_t kClassPermit = std::uint64_t{1} << 40;
+inline constexpr std::uint64_t kClassGate = 1;
+inline constexpr std::uint64_t kClassBlocked = kClassPermit - 1;  // anyone waits or borrows, or the gate is set
+
+[[nodiscard]] constexpr std::uint32_t row_in_use(std::uint64_t word) noexcept {
+  return static_cast<std::uint32_t>(word >> 42);
+}
+[[nodiscard]] constexpr std::uint32_t row_limit(std::uint64_t word) noexcept {
+  return static_cast<std::uint32_t>(word) & 0x3FFFFFU;
+}
+[[nodiscard]] constexpr std::int32_t class_free(std::uint64_t word) noexcept {
+  return static_cast<std::int32_t>(static_cast<std::int64_t>(word) >> 40);
+}
+
+static_assert(pack(RowWord{1, 0, 0}) == kRowSlot && pack(RowWord{0, 0xFFFFF, 0}) == kRowParked);
+static_assert(pack(ClassWord{1, 0, 0, false}) == kClassPermit && pack(ClassWord{0, 0, 0, true}) == kClassGate);
+static_assert(pack(ClassWord{0, 0xFFFFF, 0x7FFFF, true}) == kClassBlocked);
+static_assert(pack(ClassWord{0, 3, 2, true}) - kClassPermit == pack(ClassWord{-1, 3, 2, true}));
+
 }  // namespace sluice::ledger

@@ -129,10 +129,14 @@ TEST_F(LedgerQueue, APromotedTicketWaitsForTheClassWhenThatIsFull) {
 }
 
 TEST_F(LedgerQueue, ANewcomerDoesNotPassItsRowsParkedTickets) {
+  // The record has been on the row: only the parked ticket keeps it from taking without the lock.
+  ASSERT_EQ(t.begin(2, a).status, Status::ok);
+  ASSERT_EQ(t.finish(2), Status::ok);
   ASSERT_EQ(t.begin(0, a).status, Status::ok);
   ASSERT_EQ(t.begin(1, a).status, Status::queued);
   t.ledger.rows[a * 2].word = pack(RowWord{1, 1, 2});  // the limit rose, nobody has been promoted yet
   EXPECT_EQ(take(t.ledger, 2, t.request(a, 0)), Status::contended);
+  EXPECT_EQ(t.mark(2), Mark::none);
   EXPECT_EQ(t.begin_locked(2, t.request(a, 0)).status, Status::queued);
   EXPECT_TRUE(t.ledger.tickets[2].parked);
 }
