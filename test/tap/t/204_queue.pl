@@ -158,8 +158,10 @@ subtest 'a storm of refusals does not flood the log' => sub {
   $session->send_raw(join '', map { Sluice::Wire::query_message('SELECT 1') } 1 .. 500);
   is(scalar(grep { ($session->finish->{error} // {})->{code} eq '53000' } 1 .. 500), 500, '500 statements are refused');
   my $windows = 2 + int((time - $started) / 10);
-  my $lines = () = substr(PostgreSQL::Test::Utils::slurp_file($server->node->logfile), $from) =~ /ERROR:/g;
-  cmp_ok($lines, '>=', 1, 'the log tells of them');
+  # The window of ten seconds may have been used up by the refusals of the tests before: those are in the log then.
+  my $log = PostgreSQL::Test::Utils::slurp_file($server->node->logfile);
+  like($log, qr/ERROR:.*queue of the execution class is full/, 'the log tells of them');
+  my $lines = () = substr($log, $from) =~ /ERROR:/g;
   cmp_ok($lines, '<=', 5 * $windows, 'in a few lines');
   $holder->run('COMMIT');
   $server->ledger_is_zero('the ledger is zero');
