@@ -116,6 +116,9 @@ sub run { my ($self, $sql) = @_; return $self->admin->run($sql); }
 sub value { my ($self, $sql) = @_; return $self->admin->value($sql); }
 sub rows { my ($self, $sql) = @_; return $self->admin->rows($sql); }
 
+# The setting that forces parallel plans: it was renamed in 16.
+sub parallel_setting { my ($self) = @_; return $self->value('SHOW server_version_num') >= 160000 ? 'debug_parallel_query' : 'force_parallel_mode'; }
+
 sub close_all {
   my ($self) = @_;
   for my $wire (grep { defined } @{ $self->{wires} }) { $wire->close; }

@@ -28,7 +28,7 @@ $server->run('CREATE TABLE big AS SELECT g AS id, g % 7 AS v FROM generate_serie
 $server->run('GRANT ALL ON big, churn TO app; ANALYZE big');
 
 my @settings = ('SET max_parallel_workers_per_gather = 2', 'SET parallel_setup_cost = 0', 'SET parallel_tuple_cost = 0',
-  'SET min_parallel_table_scan_size = 0', 'SET force_parallel_mode = on');
+  'SET min_parallel_table_scan_size = 0', 'SET ' . $server->parallel_setting . ' = on');
 my @reader = map { $server->connect('app') } 1 .. 4;
 for my $reader (@reader) { $reader->query($_) for @settings; }
 

@@ -46,7 +46,7 @@ for my $order ('pg_sluice,pg_stat_statements,auto_explain', 'pg_stat_statements,
 
   subtest "case F24: pg_sluice loaded $label: a parallel query under a limit of one" => sub {
     my ($session, $holder) = map { $server->connect('app') } 1 .. 2;
-    $session->run('SET force_parallel_mode = on; SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0');
+    $session->run('SET ' . $server->parallel_setting . ' = on; SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0');
     my $before = $server->admitted;
     for my $round (1 .. 10) {
       is($session->value('SELECT count(*) FROM t'), 50000, "round $round: the parallel query ends");
