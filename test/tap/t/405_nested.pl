@@ -82,6 +82,7 @@ sub check {
   my $answer = $session->finish(30);
   is($answer->{error}, undef, "$name: succeeds") or diag(Sluice::Wire::describe($answer->{error}));
   my $value = $answer->{types} =~ /V/ ? 'call' : $answer->{rows}[0] ? $answer->{rows}[0][0] : undef;
+  $value =~ s/(actual rows=\d+)\.00/$1/ if defined $value;  # 18 shows fractions
   is($value, $right, "$name: the right answer");
   is(counters()->[0] - $before->[0], 1, "$name: waits once");
   is($server->holders + $server->waiters, 0, "$name: nothing is held afterwards");
