@@ -3,7 +3,8 @@ select current_user as super \gset
 -- objects of the extension without a comment
 select pg_describe_object(classid, objid, objsubid) as without_comment from pg_depend
  where refclassid = 'pg_extension'::regclass and deptype = 'e'
-   and refobjid = (select oid from pg_extension where extname = 'pg_sluice') and obj_description(objid, classid::regclass::name) is null;
+   and refobjid = (select oid from pg_extension where extname = 'pg_sluice') and classid <> 'pg_type'::regclass
+   and obj_description(objid, classid::regclass::name) is null;
 -- columns without a comment
 select attrelid::regclass || '.' || attname as without_comment from pg_attribute join pg_class c on c.oid = attrelid
  where relnamespace = 'sluice'::regnamespace and relkind in ('r', 'v') and attnum > 0 and col_description(attrelid, attnum) is null;

@@ -41,14 +41,18 @@ commit;
 :count
 ;
 :count
+\set VERBOSITY sqlstate
 checkpoint;
+\set VERBOSITY default
 :count
 -- what takes one
 execute p;
 :count
 deallocate p;
 :count
+\o /dev/null
 explain (analyze, costs off, timing off, summary off) select 1;
+\o
 :count
 create table t (a int);
 :count
