@@ -172,8 +172,8 @@ def instructions(server, protocol, lengths, keep=None):
 
 
 def count_instructions(servers, quick, keep):
-    lengths = (200, 700) if quick else (500, 2500)
-    repeats = 3 if quick else 5
+    lengths = (300, 1300) if quick else (500, 2500)
+    repeats = 1 if quick else 3
     counted = {}
     for server in servers:
         server.stop()
