@@ -142,6 +142,7 @@ void admit_login(const Port* port, Oid role_oid, bool superuser) {
     if (policy::is_fault(outcome.status)) return report_fault(outcome.status, "opening a session");
   }
   backend.governed = true;
+  backend.connecting = true;
   backend.never_queues = backend.identity.standing != policy::Standing::ordinary;
 }
 

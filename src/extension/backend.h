@@ -19,6 +19,7 @@ struct ClassTerms {
 struct Backend {
   bool governed;       // a client backend with a session record
   bool never_queues;   // administrators
+  bool connecting;     // the login transaction has not ended yet
   std::uint32_t slot;  // PGPROC index: session record and ticket
 
   // Who it is, as of policy_version.

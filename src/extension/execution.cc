@@ -80,10 +80,7 @@ policy::Status release_under_lock(std::int64_t now) {
 
 }  // namespace
 
-bool wants_permit() {
-  return backend.governed && !backend.holds_permit && !backend.exempt && !proc_exit_inprogress && !IsParallelWorker() &&
-         IsTransactionState();
-}
+bool wants_permit() { return backend.governed && !backend.holds_permit && !backend.exempt && !proc_exit_inprogress; }
 
 void admit_transaction(WaitPlace& place) {
   refresh_standing();

@@ -21,6 +21,7 @@ namespace {
 // assign hook: these are compared at each transaction.
 struct Declaration {
   bool changed;
+  bool must_compare;  // one of the two settings is the policy's own
   char class_setting[policy::kNameBytes];
   char tenant_setting[policy::kNameBytes];  // empty unless this role is trusted
   char class_name[policy::kNameBytes];
@@ -47,6 +48,7 @@ bool differs(const char* setting, const char* known, std::size_t known_bytes) {
 }
 
 bool declared_otherwise() {
+  if (!declaration.must_compare) return false;
   return differs(declaration.class_setting, declaration.class_name, sizeof(declaration.class_name)) ||
          differs(declaration.tenant_setting, declaration.tenant_name, sizeof(declaration.tenant_name));
 }
@@ -57,6 +59,7 @@ void read_declaration(const policy::Policy& policy) {
   strlcpy(declaration.tenant_setting, trusted ? policy.tenant_setting : "", sizeof(declaration.tenant_setting));
   strlcpy(declaration.class_name, setting_value(declaration.class_setting), sizeof(declaration.class_name));
   strlcpy(declaration.tenant_name, setting_value(declaration.tenant_setting), sizeof(declaration.tenant_name));
+  declaration.must_compare = !has_own_hook(declaration.class_setting) || !has_own_hook(declaration.tenant_setting);
 }
 
 // The declared class where mayEnter allows it, else the class of the assignment.

@@ -26,7 +26,10 @@ void before_commit() {
 
 void transaction_over(bool committed) {
   // InitPostgres runs the whole login in one transaction; its commit is the end of connecting.
-  if (committed && backend.governed) (void)ledger::session_ready(the_ledger, backend.slot);
+  if (backend.connecting && committed && backend.governed) {
+    backend.connecting = false;
+    (void)ledger::session_ready(the_ledger, backend.slot);
+  }
   if (backend.keeps_permit && backend.holds_permit) {
     // A utility commits or rolls back inside: the rest of it runs on the same permit.
     const policy::Status status = ledger::continue_transaction(the_ledger, backend.slot);
