@@ -29,7 +29,7 @@ sub comes_soon {
   my $started = time;
   my $answer = $wire->finish(20);
   is($answer->{error}, undef, $name) or diag(Sluice::Wire::describe($answer->{error}));
-  cmp_ok(time - $started, '<', 3, "$name: soon");
+  cmp_ok(time - $started, '<', 10, "$name: soon");
   return;
 }
 
@@ -132,7 +132,7 @@ subtest 'case F11: many holders, many blockers, both tables, thirty rounds' => s
   is($failed, 0, 'every holder got its lock');
   is($refused, 0, 'no reader was refused');
   diag(sprintf 'slowest LOCK TABLE %.2f s', $slowest);
-  cmp_ok($slowest, '<', 4, 'and none waited long');
+  cmp_ok($slowest, '<', 10, 'and none waited long');
   is($server->status('over_limit_grants'), 0, 'no grant was above its limit');
   $server->ledger_is_zero('the ledger is zero');
 };

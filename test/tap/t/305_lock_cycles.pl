@@ -19,7 +19,7 @@ subtest 'case F11: a session with row locks never queues again' => sub {
   ok($server->wait_waiters(1), 'the second updater of the row queues for a permit');
   my $started = time;
   is($first->code('UPDATE r SET v = 2 WHERE id = 2', 10), '', 'the next statement of the first runs at once');
-  cmp_ok(time - $started, '<', 1, 'without queueing');
+  cmp_ok(time - $started, '<', 5, 'without queueing');
   $first->run('COMMIT');
   is($second->finish(10)->{error}, undef, 'the second goes on');
   is($second->value('SELECT v FROM r WHERE id = 1'), 2, 'with the right result');

@@ -185,7 +185,7 @@ subtest 'case F13: a full class blocks neither transaction ends nor administrato
   my $started = time;
   cmp_ok($dba->value('SELECT count(*) FROM pg_stat_activity'), '>', 0, 'an administrator reads pg_stat_activity');
   cmp_ok($dba->value('SELECT count(*) FROM pg_class'), '>', 0, 'and the catalogue');
-  cmp_ok(time - $started, '<', 1, 'without queueing');
+  cmp_ok(time - $started, '<', 5, 'without queueing');
   is($server->holders, 1, 'and takes none of the class\'s permits');
   $user->send_query('SELECT count(*) FROM pg_stat_activity');
   ok($server->wait_waiters(1), 'the same query of an ordinary user queues');
