@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """What an online tenant gets while a batch tenant floods the server, with pg_sluice, without anything, and behind a pgbouncer.
 
-Four clients read one row by its key, in a closed loop; 64 clients of the batch tenant sleep in the server, or compute. Each arm runs
-in both start orders, all of them in every round. A closed loop hides a stall from the percentiles, because a stalled client asks
-nothing meanwhile: so the maximum is shown as well, and a wait that had not ended with the time of measurement counts as long as it was.
+Four clients make short reads in a closed loop; 64 clients of the batch tenant sleep in the server, or compute. Each arm runs in both
+start orders, all of them in every round. A closed loop hides a stall from the percentiles, because a stalled client asks nothing
+meanwhile: so the maximum is shown as well, and a wait that had not ended with the time of measurement counts as long as it was.
 
 Environment (set by ./dev bench fairness): SLUICE_SERVER a folder for the servers, SLUICE_BIN the programs of a PostgreSQL with
 pg_sluice installed, SLUICE_JSON the file to write; the plot goes beside it.  usage: fairness.py [--quick]
@@ -27,6 +27,8 @@ PERMITS, ONLINE_CLIENTS, FLOOD = 20, 4, 64
 CPU_PERMITS = max(1, CORES - 1)
 ORDERS = ("batch_first", "online_first")
 FLOODS = ("sleep", "cpu")
+# Measuring begins with the first answer to the tenant that came second, or so many seconds after its start: 64 logins are not the matter.
+ARRIVAL = 1.5
 ARMS = ("unprotected", "sluice", "sluice_one_class", "pgbouncer")
 NAMES = {"alone": "alone", "unprotected": "unprotected, no cap", "sluice": "pg_sluice, own class", "sluice_one_class": "pg_sluice, one class",
          "pgbouncer": f"pgbouncer, {PERMITS} connections"}
@@ -60,15 +62,16 @@ def percentile(ordered, share):
 class Sample:
     """What one run showed between two moments."""
 
-    def __init__(self, begin, end, online=None, batch=None):
+    def __init__(self, begin, end, online=None, batch=None, came=None):
         self.seconds = end - begin
+        came = begin if came is None else came
         self.online_errors, online_done = online or (0, {})
         self.batch_errors, batch_done = batch or (0, {})
         inside, waits, firsts = [], [], []
         for done in online_done.values():
             before = [at for at, _ in done if at <= end]
             inside += [took for at, took in done if begin <= at <= end]
-            firsts.append(min([at for at in before if at >= begin], default=end) - begin)
+            firsts.append(min([at for at in before if at >= came], default=end) - came)
             # The transaction that was under way at the end. Who was not served at all waited from the beginning.
             started = min((at - took / 1e3 for at, took in done if at > end), default=None) if before else begin
             if started is not None and started < end:
@@ -86,22 +89,30 @@ class Sample:
 class Benchmark:
     def __init__(self, folder, programs, quick):
         self.folder, self.pgbench = folder, os.path.join(programs, "pgbench")
-        self.seconds, self.lead, self.rounds = (4, 1, 1) if quick else (7, 1, 5)
+        self.seconds, self.lead, self.rounds = (4, 1, 1) if quick else (6, 1, 5)
         self.bare = Server(folder, programs, "bare", FIRST_PORT - 57310)
         self.sluice = Server(folder, programs, "sluice", FIRST_PORT - 57310 + 1)
         self.bouncer = Bouncer(self.bare, folder, PERMITS)
         self.samples = {}
 
-    def load(self, port, role, script, clients, seconds):
-        return Load(self.pgbench, self.folder, port, role, script, clients, seconds)
+    def load(self, port, role, script, clients):
+        # Ended by this program; the limit is for the case that this one is killed.
+        return Load(self.pgbench, self.folder, port, role, script, clients, 10 + 3 * self.seconds)
+
+    def end(self, server, loads):
+        """Ends the sessions, which makes pgbench write its logs and end: no flood has to be waited for."""
+        self.bouncer.stop()
+        server.sql(f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename IN ('{ONLINE}', '{BATCH}')")
+        return {who: load.finish() for who, load in loads.items()}
 
     def alone(self):
-        begin = time.time()
-        online = self.load(self.bare.port, ONLINE, "read", ONLINE_CLIENTS, self.seconds + 1)
-        return Sample(begin, begin + self.seconds, online=online.finish(60 + self.seconds))
+        loads = {"online": self.load(self.bare.port, ONLINE, "read", ONLINE_CLIENTS)}
+        time.sleep(self.lead + self.seconds)
+        end = time.time()
+        return Sample(end - self.seconds, end, **self.end(self.bare, loads))
 
     def flooded(self, arm, flood, order):
-        """Both tenants; measured from the moment that the second one starts."""
+        """Both tenants, one after the other."""
         server = self.sluice if arm in POLICIES else self.bare
         port = server.port
         if arm in POLICIES:
@@ -112,25 +123,25 @@ class Benchmark:
             port = self.bouncer.port
         starts = {"online": (port, ONLINE, "read", ONLINE_CLIENTS), "batch": (port, BATCH, flood, FLOOD)}
         first, second = ("batch", "online") if order == "batch_first" else ("online", "batch")
-        loads = {first: self.load(*starts[first], self.lead + self.seconds + 1)}
+        loads = {first: self.load(*starts[first])}
         time.sleep(self.lead)
-        begin = time.time()
-        loads[second] = self.load(*starts[second], self.seconds + 1)
-        # A starved client begins when the flood ends, and then still has its own time.
-        ended = {who: load.finish(60 + 3 * self.seconds) for who, load in loads.items()}
-        if arm == "pgbouncer":
-            self.bouncer.stop()
-        sample = Sample(begin, begin + self.seconds, **ended)
-        if arm in POLICIES and sample.batch_tps and server.waited() == waited:
+        came = time.time()
+        loads[second] = self.load(*starts[second])
+        time.sleep(ARRIVAL + self.seconds)
+        if arm in POLICIES and server.waited() == waited:
             sys.exit(f"{arm}, {flood}: nothing waited, so this is not what is measured here")
-        return sample
+        ended = self.end(server, loads)
+        answers = [at for done in ended[second][1].values() for at, _ in done[:1]]
+        begin = min([came + ARRIVAL] + answers)
+        return Sample(begin, begin + self.seconds, came=came, **ended)
 
     def batch_alone(self, server, flood, clients):
         if server is self.sluice:
             server.enforce(own_class(flood))
-        begin = time.time() + 1
-        batch = self.load(server.port, BATCH, flood, clients, self.seconds + 2)
-        return Sample(begin, begin + self.seconds, batch=batch.finish(60 + self.seconds))
+        loads = {"batch": self.load(server.port, BATCH, flood, clients)}
+        time.sleep(ARRIVAL + self.seconds)
+        end = time.time()
+        return Sample(end - self.seconds, end, **self.end(server, loads))
 
     def steps(self):
         """What a round consists of: key, and how to measure it."""
@@ -202,7 +213,7 @@ def worse(ratios):
 
 def show_table(summaries):
     print(f"\nonline tenant: {ONLINE_CLIENTS} clients, short reads, closed loop; batch tenant: {FLOOD} clients. Milliseconds; completed and maximum over "
-          "all rounds, else medians of the rounds; first: from the second tenant's start to the last client's first answer")
+          "all rounds, else medians of the rounds; first: from the second tenant's start to the first answer of the last client")
     print(f"{'':<42} {'completed':>9} {'p50':>8} {'p95':>8} {'p99':>8} {'maximum':>8} {'first':>7} {'online tps':>10} {'batch tps':>9} {'errors':>6}")
     for key, summary in summaries.items():
         if key[0] == "idle":
