@@ -56,7 +56,7 @@ void admit_slowly(ledger::TicketRequest& request, WaitPlace& place) {
     ExclusiveLedger lock;
     outcome = ledger::take_or_queue(the_ledger, lock.token(), backend.slot, request, wakes);
   }
-  wake(wakes, backend.terms.klass);
+  wake(wakes);
   if (outcome.status == policy::Status::queued) outcome = wait_for_permit(request, place);
   settle(outcome, request);
 }
@@ -73,7 +73,7 @@ policy::Status release_under_lock(std::int64_t now) {
     if (ticket_state() == ledger::TicketState::expiring) QueryCancelPending = false;
     status = ledger::release_locked(the_ledger, lock.token(), backend.slot, now, wakes);
   }
-  wake(wakes, backend.terms.klass);
+  wake(wakes);
   if (overdraft) wake_worker(shared_state->guard);  // who hands out the next one
   return status;
 }
@@ -128,7 +128,7 @@ void abandon_ticket() noexcept {
     (void)ledger::release_locked(the_ledger, lock.token(), backend.slot, now, wakes);
   }
   backend.holds_permit = false;
-  wake(wakes, backend.terms.klass);
+  wake(wakes);
 }
 
 ledger::TicketState ticket_state() noexcept {

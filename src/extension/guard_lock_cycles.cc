@@ -178,13 +178,12 @@ const Blocker* choose_refused(std::int64_t now) {
 }
 
 // The scan's facts are fresh only in the round that collected them, so only that round refuses.
-bool refuse_one(const ledger::Exclusive& lock, std::int64_t now, ledger::Wakes& wakes, std::uint32_t& klass) {
+bool refuse_one(const ledger::Exclusive& lock, std::int64_t now, ledger::Wakes& wakes) {
   const std::int64_t last_release = std::max(the_ledger.header->overdraft_released_us, cycles.exhausted_since_us);
   if (now - last_release < kRefuseAfterUs) return false;
   const Blocker* chosen = choose_refused(now);
   if (chosen == nullptr || ledger::refuse_blocker(the_ledger, lock, chosen->slot, now, wakes) != Status::ok)
     return false;
-  klass = chosen->klass;
   cycles.exhausted_since_us = now - kRefuseAfterUs + kRefuseNextAfterUs;
   return true;
 }
@@ -216,7 +215,6 @@ void log_served(const Served& served, std::int64_t now) {
 void serve(bool scanned) {
   Served served{};
   ledger::Wakes wakes{};
-  std::uint32_t refused_class = ledger::kNil;
   const std::int64_t now = now_us();
   {
     ExclusiveLedger lock;
@@ -230,10 +228,9 @@ void serve(bool scanned) {
     } else if (cycles.exhausted_since_us == 0) {
       cycles.exhausted_since_us = now;
     }
-    if (scanned && !free) served.refused = refuse_one(lock.token(), now, wakes, refused_class);
+    if (scanned && !free) served.refused = refuse_one(lock.token(), now, wakes);
   }
-  if (!served.refused) wakes.more = false;  // grants made here leave nothing to be dispatched
-  wake(wakes, refused_class);
+  wake(wakes);
   log_served(served, now);
 }
 

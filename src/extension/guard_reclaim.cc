@@ -39,7 +39,6 @@ void reclaim_if_gone(std::uint32_t slot) {
     return;
 
   ledger::Wakes wakes{};
-  std::uint32_t klass = ledger::kNil;
   policy::Status status;
   {
     ExclusiveLedger lock;
@@ -47,10 +46,9 @@ void reclaim_if_gone(std::uint32_t slot) {
         !process_is_gone(pid)) {
       return;
     }
-    klass = the_ledger.tickets[slot].klass;
     status = ledger::reclaim_session(the_ledger, lock.token(), slot, now_us(), wakes);
   }
-  wake(wakes, klass);
+  wake(wakes);
   ereport(LOG, (errmsg("pg_sluice: reclaimed the session of process %u, which is gone without having returned it (%s)",
                        pid, policy::status_name(status)),
                 errdetail("This is a bug: a process that ends returns its permits itself.")));

@@ -25,7 +25,7 @@ std::uint64_t admit_everybody() {
     }
     more = wakes.more;
     wakes.more = false;  // these are not grants to be dispatched: the next round admits the rest
-    wake(wakes, kNil);
+    wake(wakes);
   }
   return admitted;
 }

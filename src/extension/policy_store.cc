@@ -109,7 +109,7 @@ Unreadable copy_document(Jsonb* value, Document& document) {
 void grant_rest(ledger::Wakes& wakes, Mode mode) noexcept {
   bool more = wakes.more;
   wakes.more = false;
-  wake(wakes, ledger::kNil);
+  wake(wakes);
   while (more && mode != Mode::enforce) {
     wakes = ledger::Wakes{};
     {
@@ -118,16 +118,11 @@ void grant_rest(ledger::Wakes& wakes, Mode mode) noexcept {
     }
     more = wakes.more;
     wakes.more = false;
-    wake(wakes, ledger::kNil);
+    wake(wakes);
   }
-  for (std::uint32_t klass = 0; more && klass < the_ledger.header->sizes.classes; klass++) {
-    wakes = ledger::Wakes{};
-    {
-      ExclusiveLedger lock;
-      ledger::dispatch(the_ledger, lock.token(), klass, now_us(), wakes);
-    }
-    wake(wakes, klass);
-  }
+  wakes = ledger::Wakes{};
+  wakes.more = more;
+  wake(wakes);
 }
 
 Status install(const std::uint64_t* expected_version, const Policy& policy, Mode mode) noexcept {

@@ -105,14 +105,14 @@ void set_latches(const ledger::Wakes& wakes) {
 
 }  // namespace
 
-void wake(const ledger::Wakes& wakes, std::uint32_t klass) {
+void wake(const ledger::Wakes& wakes) {
   set_latches(wakes);
   bool more = wakes.more;
   while (more) {
     ledger::Wakes rest = {};
     {
       ExclusiveLedger lock;
-      ledger::dispatch(the_ledger, lock.token(), klass, now_us(), rest);
+      ledger::tick(the_ledger, lock.token(), now_us(), rest);
     }
     set_latches(rest);
     more = rest.more;

@@ -77,7 +77,7 @@ class SharedLedger {
 
 // Sets the latches of granted backends; call after the lock is released. When wakes.more was set the rest is dispatched
 // here, in rounds of the lock.
-void wake(const ledger::Wakes& wakes, std::uint32_t klass);
+void wake(const ledger::Wakes& wakes);
 
 // Sets a worker's latch, if it runs.
 void wake_worker(WorkerStatus& worker);

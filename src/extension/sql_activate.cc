@@ -101,6 +101,7 @@ const char* kind_name(RuleField field) {
     case RuleField::class_max_queue:
     case RuleField::class_queue_deadline:
     case RuleField::class_time_limit:
+    case RuleField::class_borrow_ttl:
       return "class";
     case RuleField::tenant_max_inflight:
     case RuleField::tenant_max_sessions:

@@ -5,6 +5,7 @@
 
 #include "extension/shared.h"
 #include "extension/sql_support.h"
+#include "ledger/borrowing.h"
 #include "ledger/words.h"
 
 namespace sluice::extension {
@@ -151,7 +152,7 @@ void write_class(Rows& rows, const policy::Policy& policy, const ClassState& sta
   } else {
     rows.number(word.free);
   }
-  rows.number(state.queued).limit(state.max_queue).number(state.peak_in_use).number(state.peak_queued);
+  rows.number(state.queued).limit(state.max_queue).number(ledger::peak_in_use(state)).number(state.peak_queued);
   if (active) {
     const policy::ExecutionClass& limits = policy.classes[state.policy_index];
     rows.number(limits.queue_deadline_ms);

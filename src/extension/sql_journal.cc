@@ -46,6 +46,8 @@ const char* event_name(EventKind kind) {
       return "fault";
     case EventKind::would_refuse_session:
       return "would_refuse_session";
+    case EventKind::borrow_expired:
+      return "borrow_expired";
   }
   return "unknown";
 }

@@ -160,13 +160,16 @@ char* object_name(const Names& names, const Discrepancy& entry) {
     case Balance::class_free:
     case Balance::class_waiters:
     case Balance::class_queued:
-    case Balance::ring: {
+    case Balance::class_order:
+    case Balance::borrowing:
+    case Balance::borrowers: {
       const char* name = class_name(names, entry.index);
       return psprintf("class %s", name == nullptr ? "?" : name);
     }
     case Balance::row_in_use:
     case Balance::row_parked:
-    case Balance::row_list: {
+    case Balance::row_list:
+    case Balance::row_order: {
       const char* name = class_name(names, entry.other);
       const char* tenant = tenant_name(entry.index);
       return psprintf("tenant %s in class %s", tenant == nullptr ? "?" : tenant, name == nullptr ? "?" : name);

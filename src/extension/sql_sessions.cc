@@ -3,6 +3,7 @@
 
 #include "extension/shared.h"
 #include "extension/sql_support.h"
+#include "ledger/estimate.h"
 #include "ledger/words.h"
 
 namespace sluice::extension {
@@ -37,6 +38,8 @@ const char* source_name(const Ticket& ticket) {
       return nullptr;
     case ledger::PermitSource::own_class:
       return "own class";
+    case ledger::PermitSource::borrowed:
+      return "borrowed";
     case ledger::PermitSource::overdraft:
       return "overdraft";
   }
@@ -86,7 +89,7 @@ char* blocking_rule(const Names& names, const Ticket& ticket) {
 
 std::uint32_t position(std::uint32_t slot) {
   SharedLedger lock;
-  return ledger::queue_position(the_ledger, lock.token(), slot);
+  return ledger::queue_position(the_ledger, lock.token(), slot, now_us());
 }
 
 void write_ticket(Rows& rows, const Names& names, std::uint32_t slot, const Session& session, const Ticket& ticket) {

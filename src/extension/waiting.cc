@@ -30,7 +30,7 @@ policy::Outcome leave_queue(policy::Status why) {
     ExclusiveLedger lock;
     outcome = ledger::end_wait(the_ledger, lock.token(), backend.slot, why, now_us(), wakes);
   }
-  wake(wakes, backend.terms.klass);
+  wake(wakes);
   return outcome;
 }
 

@@ -55,13 +55,13 @@ struct Taken {
   return false;
 }
 
-// `permits` were read before the permit was taken. They move after the word when they rise and before it when they
-// fall, so the smaller of two looks never overstates what was in use.
-inline void note_peak(ClassState& state, std::uint32_t permits_before, std::int32_t free) noexcept {
-  const std::uint32_t after = load(state.permits);
-  const std::uint32_t permits = after < permits_before ? after : permits_before;
-  const std::int64_t in_use = std::int64_t{permits} - free;
-  if (in_use > load_relaxed(state.peak_in_use)) raise_to(state.peak_in_use, static_cast<std::uint32_t>(in_use));
+// The capacity was read before the permit was taken. It moves after the word when it rises and before it when it falls,
+// so the smaller of two looks never overstates what was in use.
+inline void note_peak(ClassState& state, std::int32_t capacity_before, std::int32_t free) noexcept {
+  const std::int32_t after = load(state.capacity);
+  const std::int32_t capacity = after < capacity_before ? after : capacity_before;
+  const std::int64_t in_use = std::int64_t{capacity} - free;
+  if (in_use > load_relaxed(state.recent_peak)) raise_to(state.recent_peak, static_cast<std::uint32_t>(in_use));
 }
 
 // Over a limit: in shadow what enforcing would have done, otherwise what must never happen.
@@ -84,8 +84,9 @@ Status take(const Ledger& ledger, std::uint32_t ticket, const TicketRequest& req
       phase_mark(phase) != Mark::none) {
     return fault(ledger, Status::illegal_transition);
   }
-  // A change of row or class is made under the lock, which checks the indexes and folds the statistics.
-  if (entry.tenant != request.tenant || entry.klass != request.klass) return Status::contended;
+  // A change of row or class is made under the lock, which checks the indexes and folds the statistics; and only there
+  // is known what became of an id that is not new.
+  if (entry.tenant != request.tenant || entry.klass != request.klass || request.owner != 0) return Status::contended;
   ClassState& state = ledger.classes[request.klass];
   Row& row = row_at(ledger, request.tenant, request.klass);
 
@@ -100,7 +101,7 @@ Status take(const Ledger& ledger, std::uint32_t ticket, const TicketRequest& req
     store(entry.phase, next_phase(base, TicketState::none));
     return Status::contended;
   }
-  const std::uint32_t permits = load(state.permits);
+  const std::int32_t capacity = load(state.capacity);
   const Taken permit = take_permit(state, request.enforce);
   if (permit.step != Step::done) {
     store(entry.phase, next_phase(base, TicketState::none, Mark::row_held));
@@ -112,7 +113,7 @@ Status take(const Ledger& ledger, std::uint32_t ticket, const TicketRequest& req
   store_relaxed(entry.generation, load_relaxed(ledger.header->generation));
   store(entry.phase, next_phase(base, TicketState::in_transaction));
   const std::int32_t free = class_free(permit.word);
-  note_peak(state, permits, free);
+  note_peak(state, capacity, free);
   if (free < 0 || row_in_use(taken.word) > row_limit(taken.word)) [[unlikely]]
     count_over(ledger, state, entry, request.enforce, free);
   return Status::ok;

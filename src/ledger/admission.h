@@ -19,7 +19,7 @@ inline constexpr std::uint32_t kMaxWakes = 16;
 
 struct Wakes {
   std::uint32_t count;
-  bool more;                         // grants are left to be made: call dispatch() again
+  bool more;                         // grants are left to be made: call tick() again
   std::uint32_t tickets[kMaxWakes];  // ticket index; below sizes.sessions it is the PGPROC index
 };
 
@@ -31,14 +31,16 @@ struct TicketRequest {
   std::int64_t now_us;
   std::int64_t deadline_us;    // of the queue
   std::int64_t time_limit_us;  // 0: none
+  // The login role whose id this is: a retry under it keeps its age, a duplicate is refused. 0: the id is new.
+  std::uint32_t owner = 0;
 };
 
 // Lock-free. ok: the ticket is IN_TRANSACTION and holds its row's slot and a class permit. contended: nothing is held,
 // or the mark row_held says that the slot is; go on with take_or_queue() in either case.
 [[nodiscard]] Status take(const Ledger& ledger, std::uint32_t ticket, const TicketRequest& request) noexcept;
 
-// ok (IN_TRANSACTION) | queued (QUEUED) | queue_full | deadline_unreachable | … A refusal leaves the record ended with
-// nothing held.
+// ok (IN_TRANSACTION) | queued (QUEUED) | queue_full | deadline_unreachable | duplicate_ticket. A refusal leaves the
+// record ended with nothing held.
 [[nodiscard]] Outcome take_or_queue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
                                     const TicketRequest& request, Wakes& wakes) noexcept;
 
@@ -59,9 +61,13 @@ struct TicketRequest {
 [[nodiscard]] Status release_locked(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
                                     std::int64_t now_us, Wakes& wakes) noexcept;
 
-// Grants free permits to waiters until none is left or wakes is full.
+// Grants what the class has free, or may borrow, to its waiters and to those who wait to borrow from it, until nothing
+// is left or wakes is full.
 void dispatch(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us,
               Wakes& wakes) noexcept;
+
+// What only time makes possible: aging, and lending what has not been used for a while. Every 100 ms.
+void tick(const Ledger& ledger, const Exclusive& lock, std::int64_t now_us, Wakes& wakes) noexcept;
 
 // Hands the permit of `from` to a waiter of the caller's choice in one step, no third ticket in between. For hand-over
 // by name.
@@ -82,6 +88,11 @@ void dispatch(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, 
 [[nodiscard]] Status expire(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
                             std::int64_t now_us) noexcept;
 
+// The same for a borrowed permit that is older than its class's borrow.ttlMs while its lender queues, where
+// borrow.onExpiry is cancel.
+[[nodiscard]] Status expire_borrowed(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
+                                     std::int64_t now_us) noexcept;
+
 // Kill switch: grants every waiter over any limit. Returns how many; repeat while wakes.more.
 std::uint32_t admit_waiters(const Ledger& ledger, const Exclusive& lock, std::int64_t now_us, Wakes& wakes) noexcept;
 
@@ -98,9 +109,5 @@ std::uint32_t admit_waiters(const Ledger& ledger, const Exclusive& lock, std::in
 
 // Adds the owner's statistics to its row's and starts them anew. By the owner, or on proof that the owner is gone.
 void fold(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket) noexcept;
-
-// Position among the waiters of its class in service order as far as it can be told (1 = next); 0 when it does not
-// wait.
-[[nodiscard]] std::uint32_t queue_position(const Ledger& ledger, const Shared& lock, std::uint32_t ticket) noexcept;
 
 }  // namespace sluice::ledger

@@ -4,20 +4,20 @@
 #include <cstring>
 
 #include "ledger/atomics.h"
+#include "ledger/estimate.h"
 #include "ledger/journal.h"
+#include "ledger/push_out.h"
 #include "ledger/queue.h"
+#include "ledger/scheduler.h"
+#include "ledger/ticket_identity.h"
 
 namespace sluice::ledger {
 
 namespace {
 
-[[nodiscard]] bool is_same(const Uuid& a, const Uuid& b) noexcept { return std::memcmp(&a, &b, sizeof(Uuid)) == 0; }
-
-[[nodiscard]] bool is_zero(const Uuid& id) noexcept { return is_same(id, Uuid{}); }
-
 void raise_peak(ClassState& state, std::int32_t free) noexcept {
-  const std::int64_t in_use = std::int64_t{state.permits} - free;
-  if (in_use > 0) raise_to(state.peak_in_use, static_cast<std::uint32_t>(in_use));
+  const std::int64_t in_use = std::int64_t{state.capacity} - free;
+  if (in_use > 0) raise_to(state.recent_peak, static_cast<std::uint32_t>(in_use));
 }
 
 void note_wait(ClassState& state, std::int64_t waited_us) noexcept {
@@ -34,28 +34,22 @@ void hold_now(const Ledger& ledger, Ticket& entry, std::int64_t now_us, std::int
   store_relaxed(entry.generation, load_relaxed(ledger.header->generation));
 }
 
-// The caller decided before it had the lock. Whoever left enforcement since has admitted all waiters and looks for no
-// more.
-[[nodiscard]] bool is_enforcing(const Ledger& ledger) noexcept {
-  return load_relaxed(ledger.header->mode) == static_cast<std::uint32_t>(Mode::enforce) &&
-         load_relaxed(ledger.header->switch_mode) == 0;
-}
-
-// Makes the record the request's: folds what belongs to another row, keeps the age of a retried ticket.
-void adopt_request(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
-                   const TicketRequest& request) noexcept {
+// Makes the record the request's: folds what belongs to another row, takes over the age of a retried ticket.
+void adopt_request(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, const TicketRequest& request,
+                   std::int64_t queued_us) noexcept {
   Ticket& entry = ledger.tickets[ticket];
   if (entry.tenant != request.tenant || entry.klass != request.klass) {
     fold(ledger, lock, ticket);
     store_relaxed(entry.tenant, request.tenant);
     store_relaxed(entry.klass, request.klass);
   }
-  const bool is_retry = entry.queued_us != 0 && !is_zero(request.id) && is_same(entry.id, request.id);
-  if (!is_retry) store_relaxed(entry.queued_us, std::int64_t{0});
+  store_relaxed(entry.queued_us, queued_us);
   entry.id = request.id;
+  entry.owner = request.owner;
   entry.deadline_us = request.deadline_us;
   store_relaxed(entry.time_limit_us, request.time_limit_us);
   entry.source = PermitSource::own_class;
+  entry.lender = kNil;
   entry.parked = false;
   entry.blocks_holder = false;
   entry.admitted_by_switch = false;
@@ -85,17 +79,17 @@ void adopt_request(const Ledger& ledger, const Exclusive& lock, std::uint32_t ti
 }
 
 // Why a request that cannot be granted at once may not wait either; ok: it may.
-[[nodiscard]] Outcome may_wait(const Ledger& ledger, const TicketRequest& request) noexcept {
+[[nodiscard]] Outcome may_wait(const Ledger& ledger, const Exclusive& lock, const TicketRequest& request) noexcept {
   const ClassState& state = ledger.classes[request.klass];
   if (state.queued >= state.max_queue) {
     return {Status::queue_full, class_rule(ledger, request.klass, policy::RuleField::class_max_queue), state.queued,
             state.max_queue};
   }
-  if (request.now_us >= request.deadline_us) {
-    const policy::Rule rule = class_rule(ledger, request.klass, policy::RuleField::class_queue_deadline);
-    const std::uint32_t limit =
-        rule.field == policy::RuleField::none ? 0 : ledger.header->policy.classes[rule.index].queue_deadline_ms;
-    return {Status::deadline_unreachable, rule, 0, limit};
+  const std::int64_t left_us = request.deadline_us > request.now_us ? request.deadline_us - request.now_us : 0;
+  const std::int64_t wait_us = least_wait_us(ledger, lock, request.tenant, request.klass, request.now_us);
+  if (left_us == 0 || wait_us > left_us) {
+    return {Status::deadline_unreachable, class_rule(ledger, request.klass, policy::RuleField::class_queue_deadline),
+            static_cast<std::uint32_t>(wait_us / 1000), static_cast<std::uint32_t>(left_us / 1000)};
   }
   return policy::outcome(Status::ok);
 }
@@ -128,7 +122,7 @@ enum class Place : std::uint8_t { granted, eligible, refused };
 [[nodiscard]] Place reserve_permit(ClassState& state, bool may_queue, std::int32_t& free) noexcept {
   Place place = Place::refused;
   const ClassWord word = change_class(state, [&](ClassWord& w) noexcept {
-    if (w.free > 0 && w.waiters == 0 && w.borrowers == 0) {
+    if (w.free > 0 && w.waiters == 0) {
       w.free--;
       place = Place::granted;
       return true;
@@ -141,16 +135,98 @@ enum class Place : std::uint8_t { granted, eligible, refused };
   return place;
 }
 
-[[nodiscard]] Outcome start_waiting(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool parked,
-                                    std::int64_t now_us) noexcept {
+// What a request has got so far. Its slot, once taken, is kept until it is refused.
+struct Progress {
+  bool has_slot;
+  Place place;
+  bool parked;
+  std::int32_t free;  // of the class, where granted
+};
+
+void advance(const Ledger& ledger, const Ticket& entry, bool may_queue, Progress& progress) noexcept {
+  const Slot slot = reserve_slot(ledger.rows[row_index(ledger, entry)], progress.has_slot, may_queue);
+  progress.has_slot = slot == Slot::has;
+  progress.parked = slot == Slot::parked;
+  progress.place = progress.parked ? Place::eligible : Place::refused;
+  if (progress.has_slot) progress.place = reserve_permit(ledger.classes[entry.klass], may_queue, progress.free);
+}
+
+void start_waiting(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool parked,
+                   std::int64_t now_us) noexcept {
   Ticket& entry = ledger.tickets[ticket];
   if (entry.queued_us == 0) store_relaxed(entry.queued_us, now_us == 0 ? std::int64_t{1} : now_us);
   set_phase(entry, TicketState::queued);
-  enqueue(ledger, lock, ticket, parked);
-  return policy::outcome(Status::queued);
+  enqueue(ledger, lock, ticket, parked, now_us);
+}
+
+void start_at_once(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int32_t free,
+                   std::int64_t now_us) noexcept {
+  Ticket& entry = ledger.tickets[ticket];
+  ClassState& state = ledger.classes[entry.klass];
+  const std::uint32_t index = row_index(ledger, entry);
+  const RowWord word = unpack_row(load(ledger.rows[index].word));
+  if (free < 0 || word.in_use > word.limit) add_relaxed(ledger.header->over_limit_grants, 1);
+  raise_peak(state, free);
+  hold_now(ledger, entry, now_us, entry.queued_us);
+  set_phase(entry, TicketState::in_transaction);
+  account(ledger, lock, index, now_us);
+}
+
+[[nodiscard]] Outcome refuse(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool has_slot,
+                             const Outcome& why, std::int64_t now_us) noexcept {
+  Ticket& entry = ledger.tickets[ticket];
+  set_phase(entry, TicketState::none);
+  if (has_slot) (void)return_slot(ledger, lock, row_index(ledger, entry), now_us);
+  // The age of a refused ticket counts when it comes again.
+  if (entry.queued_us == 0) store_relaxed(entry.queued_us, now_us == 0 ? std::int64_t{1} : now_us);
+  become_ended(ledger, lock, ticket,
+               why.status == Status::deadline_unreachable ? TicketState::queue_expired : TicketState::cancelled, why,
+               now_us);
+  return why;
+}
+
+void remove_wake(Wakes& wakes, std::uint32_t ticket) noexcept {
+  for (std::uint32_t i = 0; i < wakes.count; i++) {
+    if (wakes.tickets[i] == ticket) wakes.tickets[i] = wakes.tickets[--wakes.count];
+  }
+}
+
+// Enforced admission of a request that the record has adopted: at once, in the queue, or not at all.
+[[nodiscard]] Outcome admit(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool held,
+                            const TicketRequest& request, Wakes& wakes) noexcept {
+  const Ticket& entry = ledger.tickets[ticket];
+  Outcome waiting = may_wait(ledger, lock, request);
+  Progress progress = {held, Place::refused, false, 0};
+  advance(ledger, entry, waiting.status == Status::ok, progress);
+  if (progress.place == Place::refused && waiting.status == Status::queue_full &&
+      push_out(ledger, lock, ticket, request.now_us, wakes)) {
+    waiting = may_wait(ledger, lock, request);
+    advance(ledger, entry, waiting.status == Status::ok, progress);
+  }
+  Outcome outcome = policy::outcome(Status::ok);
+  if (progress.place == Place::granted) {
+    start_at_once(ledger, lock, ticket, progress.free, request.now_us);
+  } else if (progress.place == Place::eligible) {
+    start_waiting(ledger, lock, ticket, progress.parked, request.now_us);
+    outcome.status = Status::queued;
+  } else {
+    outcome = refuse(ledger, lock, ticket, progress.has_slot, waiting, request.now_us);
+  }
+  dispatch(ledger, lock, request.klass, request.now_us, wakes);
+  // Lent to at once: its owner need not wait for its own latch.
+  if (outcome.status == Status::queued && phase_state(load(entry.phase)) == TicketState::execution_granted) {
+    remove_wake(wakes, ticket);
+    return poll_wait(ledger, lock, ticket, request.now_us);
+  }
+  return outcome;
 }
 
 }  // namespace
+
+bool is_enforcing(const Ledger& ledger) noexcept {
+  return load_relaxed(ledger.header->mode) == static_cast<std::uint32_t>(Mode::enforce) &&
+         load_relaxed(ledger.header->switch_mode) == 0;
+}
 
 Status fault_locked(const Ledger& ledger, const Exclusive& lock, Status status, std::uint32_t ticket,
                     std::int64_t now_us) noexcept {
@@ -175,7 +251,7 @@ void add_wake(Wakes& wakes, std::uint32_t ticket) noexcept {
   }
 }
 
-void leave_queue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket) noexcept {
+void leave_queue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept {
   const Ticket& entry = ledger.tickets[ticket];
   const std::uint32_t row = row_index(ledger, entry);
   const bool parked = entry.parked;
@@ -185,13 +261,14 @@ void leave_queue(const Ledger& ledger, const Exclusive& lock, std::uint32_t tick
       word.parked--;
       return true;
     });
+    account(ledger, lock, row, now_us);
     return;
   }
   change_class(ledger.classes[entry.klass], [](ClassWord& word) noexcept {
     word.waiters--;
     return true;
   });
-  (void)return_slot(ledger, lock, row);
+  (void)return_slot(ledger, lock, row, now_us);
 }
 
 void become_granted(const Ledger& ledger, const Exclusive&, std::uint32_t ticket, PermitSource source,
@@ -220,14 +297,18 @@ void become_ended(const Ledger& ledger, const Exclusive& lock, std::uint32_t tic
     kind = EventKind::wait_expired;
     row.expired++;
     header.waits_expired++;
+  } else if (why.status == Status::pushed_out) {
+    row.pushed_out++;
+    header.pushed_out++;
   } else {
     row.refused++;
     header.tickets_refused++;
   }
   entry.wait_status = why.status;
   set_phase(entry, state);
+  forget_id(ledger, lock, ticket);
   record_receipt(ledger, lock, entry, state, now_us);
-  record_event(ledger, lock, {kind, why, entry.tenant, entry.klass, nullptr, false}, now_us);
+  record_event(ledger, lock, {kind, why, entry.tenant, entry.klass, nullptr, false, &entry.id}, now_us);
 }
 
 void become_released(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept {
@@ -235,8 +316,11 @@ void become_released(const Ledger& ledger, const Exclusive& lock, std::uint32_t 
   const std::int64_t held_us = now_us - entry.granted_us;
   add_own(entry.stat_granted, 1);
   add_own(entry.stat_execution_us, held_us > 0 ? static_cast<std::uint64_t>(held_us) : 0);
+  note_hold(ledger, lock, row_index(ledger, entry), held_us);
   entry.source = PermitSource::own_class;
+  entry.wait_status = Status::ok;
   set_phase(entry, TicketState::request_released);
+  forget_id(ledger, lock, ticket);
   if (entry.queued_us != 0) record_receipt(ledger, lock, entry, TicketState::request_released, now_us);
 }
 
@@ -270,34 +354,18 @@ Outcome take_or_queue(const Ledger& ledger, const Exclusive& lock, std::uint32_t
   if (held && (entry.tenant != request.tenant || entry.klass != request.klass)) {
     return policy::outcome(fault_locked(ledger, lock, Status::illegal_transition, ticket, request.now_us));
   }
-  adopt_request(ledger, lock, ticket, request);
-  if (!request.enforce || !is_enforcing(ledger)) return take_in_shadow(ledger, ticket, held, request.now_us);
-
-  const Outcome waiting = may_wait(ledger, request);
-  const bool may_queue = waiting.status == Status::ok;
-  Row& row = ledger.rows[row_index(ledger, entry)];
-  ClassState& state = ledger.classes[request.klass];
-  const Slot slot = reserve_slot(row, held, may_queue);
-  if (slot == Slot::parked) return start_waiting(ledger, lock, ticket, true, request.now_us);
-  Place place = Place::refused;
-  std::int32_t free = 0;
-  if (slot == Slot::has) place = reserve_permit(state, may_queue, free);
-  if (place == Place::eligible) return start_waiting(ledger, lock, ticket, false, request.now_us);
-  if (place == Place::granted) {
-    const RowWord word = unpack_row(load(row.word));
-    if (free < 0 || word.in_use > word.limit) add_relaxed(ledger.header->over_limit_grants, 1);
-    raise_peak(state, free);
-    hold_now(ledger, entry, request.now_us, entry.queued_us);
-    set_phase(entry, TicketState::in_transaction);
-    return policy::outcome(Status::ok);
+  const bool enforce = request.enforce && is_enforcing(ledger);
+  Known known = {Status::ok, 0};
+  if (enforce && request.owner != 0) {
+    known = recognize(ledger, lock, ticket, request);
+    if (known.queued_us == 0) known.queued_us = request.now_us;
   }
-  set_phase(entry, TicketState::none);
-  if (slot == Slot::has) (void)return_slot(ledger, lock, row_index(ledger, entry));
-  become_ended(ledger, lock, ticket,
-               waiting.status == Status::queue_full ? TicketState::cancelled : TicketState::queue_expired, waiting,
-               request.now_us);
-  dispatch(ledger, lock, request.klass, request.now_us, wakes);
-  return waiting;
+  adopt_request(ledger, lock, ticket, request, known.queued_us);
+  if (!enforce) return take_in_shadow(ledger, ticket, held, request.now_us);
+  if (known.status != Status::ok)
+    return refuse(ledger, lock, ticket, held, policy::outcome(known.status), request.now_us);
+  remember_id(ledger, lock, ticket);
+  return admit(ledger, lock, ticket, held, request, wakes);
 }
 
 Outcome poll_wait(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept {
@@ -325,6 +393,10 @@ Outcome poll_wait(const Ledger& ledger, const Exclusive& lock, std::uint32_t tic
                 ledger.header->overdraft_in_use,
                 ledger.header->policy.overdraft_max};
       }
+      if (entry.wait_status == Status::pushed_out) {
+        return {entry.wait_status, class_rule(ledger, entry.klass, policy::RuleField::class_max_queue),
+                ledger.classes[entry.klass].queued, ledger.classes[entry.klass].max_queue};
+      }
       return policy::outcome(entry.wait_status);
     case TicketState::none:
     case TicketState::request_released:
@@ -349,7 +421,7 @@ Outcome end_wait(const Ledger& ledger, const Exclusive& lock, std::uint32_t tick
     const std::int64_t waited_ms = (now_us - entry.queued_us) / 1000;
     ended.used = waited_ms > 0 ? static_cast<std::uint32_t>(waited_ms) : 0;
   }
-  leave_queue(ledger, lock, ticket);
+  leave_queue(ledger, lock, ticket, now_us);
   become_ended(ledger, lock, ticket,
                why == Status::queue_deadline ? TicketState::queue_expired : TicketState::cancelled, ended, now_us);
   dispatch(ledger, lock, klass, now_us, wakes);

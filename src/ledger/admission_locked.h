@@ -16,9 +16,13 @@ namespace sluice::ledger {
 
 void add_wake(Wakes& wakes, std::uint32_t ticket) noexcept;
 
+// The caller decided before it had the lock. Whoever left enforcement since has admitted all waiters and looks for no
+// more.
+[[nodiscard]] bool is_enforcing(const Ledger& ledger) noexcept;
+
 // Takes a queued ticket out of its list and gives back what it holds as a waiter: its place in the class word, its
 // slot. The caller sets its next state and dispatches the class.
-void leave_queue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket) noexcept;
+void leave_queue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept;
 
 // A dequeued ticket whose permit the words already show becomes EXECUTION_GRANTED and is woken.
 void become_granted(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, PermitSource source,

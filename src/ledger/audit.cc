@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ledger/queue.h"
+#include "ledger/scheduler.h"
 #include "ledger/session_counts.h"
 #include "ledger/tenants.h"
 
@@ -12,7 +13,9 @@ namespace {
 
 // What the records add up to.
 struct ClassSums {
-  std::uint32_t holders, eligible, queued, ring;
+  std::uint32_t holders, eligible, queued;
+  std::uint32_t by_key, by_queue, weight;  // rows that belong into the class's orders
+  std::uint32_t borrowed, borrowed_from[policy::kMaxClasses];
   bool skip;  // a step in transition touches it
 };
 
@@ -136,7 +139,12 @@ void sum_ticket(const Ledger& ledger, Sums& sums, Report& report, std::uint32_t 
     sums.overdraft++;
     return;
   }
-  sums.classes[ticket.klass].holders++;
+  ClassSums& klass = sums.classes[ticket.klass];
+  klass.holders++;
+  if (ticket.source == PermitSource::borrowed) {
+    klass.borrowed++;
+    if (ticket.lender < policy::kMaxClasses) klass.borrowed_from[ticket.lender]++;
+  }
   if (mark != Mark::row_released) ledger.rows[row_index(ledger, ticket)].audit_in_use++;
 }
 
@@ -197,33 +205,80 @@ void check_row(const Ledger& ledger, Sums& sums, Report& report, std::uint32_t t
   const std::uint32_t index = tenant * ledger.header->sizes.classes + klass;
   const Row& row = ledger.rows[index];
   const RowWord word = unpack_row(load(row.word));
-  if (row.in_ring) sums.classes[klass].ring++;
+  ClassSums& sum = sums.classes[klass];
+  const bool eligible = row.audit_eligible > 0;
+  const bool queued = row.audit_eligible + row.audit_parked > 0;
+  sum.by_key += eligible ? 1 : 0;
+  sum.weight += eligible ? row.weight : 0;
+  sum.by_queue += queued ? 1 : 0;
   if (!row.audit_skip) check(report, Balance::row_in_use, tenant, klass, word.in_use, row.audit_in_use);
   check(report, Balance::row_parked, tenant, klass, word.parked, row.audit_parked);
   check(report, Balance::row_list, tenant, klass, row.eligible_count, row.audit_eligible);
+  check(report, Balance::row_list, tenant, klass, row.queued, row.audit_eligible + row.audit_parked);
   check(report, Balance::row_list, tenant, klass, walk(ledger, index, false), row.audit_eligible);
   check(report, Balance::row_list, tenant, klass, walk(ledger, index, true), row.audit_parked);
-  check(report, Balance::ring, tenant, klass, row.in_ring ? 1 : 0, row.audit_eligible > 0 ? 1 : 0);
+  check(report, Balance::row_order, tenant, klass, row.key_at != kNil ? 1 : 0, eligible ? 1 : 0);
+  check(report, Balance::row_order, tenant, klass, row.flood_at != kNil ? 1 : 0, queued ? 1 : 0);
 }
 
-void check_class(const Ledger& ledger, const Sums& sums, Report& report, std::uint32_t klass) noexcept {
+void check_orders_of(const Ledger& ledger, const Exclusive& lock, const ClassSums& sum, Report& report,
+                     std::uint32_t klass) noexcept {
+  const ClassState& state = ledger.classes[klass];
+  const OrderSums found = check_orders(ledger, lock, klass);
+  check(report, Balance::class_order, klass, kNil, state.key_count, sum.by_key);
+  check(report, Balance::class_order, klass, kNil, found.by_key, sum.by_key);
+  check(report, Balance::class_order, klass, kNil, state.active_weight, sum.weight);
+  check(report, Balance::class_order, klass, kNil, found.weight, sum.weight);
+  check(report, Balance::class_order, klass, kNil, state.flood_count, sum.by_queue);
+  check(report, Balance::class_order, klass, kNil, found.by_queue, sum.by_queue);
+}
+
+// How many tickets the class's list of borrowed permits leads to; -1: it is broken or endless.
+[[nodiscard]] std::int64_t walk_borrowed(const Ledger& ledger, std::uint32_t klass) noexcept {
+  const ClassState& state = ledger.classes[klass];
+  std::uint32_t previous = kNil;
+  std::int64_t count = 0;
+  for (std::uint32_t at = state.borrowed_head; at != kNil; at = ledger.tickets[at].next) {
+    if (at >= ticket_count(ledger) || count >= static_cast<std::int64_t>(ticket_count(ledger))) return -1;
+    const Ticket& ticket = ledger.tickets[at];
+    if (ticket.previous != previous || ticket.klass != klass || ticket.source != PermitSource::borrowed) return -1;
+    count++;
+    previous = at;
+  }
+  return previous == state.borrowed_tail ? count : -1;
+}
+
+void check_borrowing(const Ledger& ledger, const Sums& sums, Report& report, std::uint32_t klass) noexcept {
+  const ClassState& state = ledger.classes[klass];
+  const ClassSums& sum = sums.classes[klass];
+  const std::uint32_t classes = ledger.header->sizes.classes;
+  std::uint32_t lent = 0;
+  std::uint32_t borrowers = state.borrowed > 0 ? 1 : 0;
+  for (std::uint32_t other = 0; other < classes; other++) {
+    lent += sums.classes[other].borrowed_from[klass];
+    check(report, Balance::borrowing, klass, other, state.borrowed_from[other], sum.borrowed_from[other]);
+    const ClassState& peer = ledger.classes[other];
+    if ((peer.borrow_from >> klass & 1U) != 0 && sums.classes[other].eligible > 0) borrowers++;
+  }
+  check(report, Balance::borrowing, klass, kNil, state.borrowed, sum.borrowed);
+  check(report, Balance::borrowing, klass, kNil, state.lent, lent);
+  check(report, Balance::borrowing, klass, kNil, walk_borrowed(ledger, klass), sum.borrowed);
+  check(report, Balance::borrowing, klass, kNil, state.capacity, std::int64_t{state.permits} + sum.borrowed - lent);
+  check(report, Balance::borrowers, klass, kNil, unpack_class(load(state.word)).borrowers, borrowers);
+}
+
+void check_class(const Ledger& ledger, const Exclusive& lock, const Sums& sums, Report& report,
+                 std::uint32_t klass) noexcept {
   const ClassState& state = ledger.classes[klass];
   const ClassWord word = unpack_class(load(state.word));
   const ClassSums& sum = sums.classes[klass];
   if (!sum.skip) {
-    check(report, Balance::class_free, klass, 0, word.free, std::int64_t{state.permits} - sum.holders);
+    check(report, Balance::class_free, klass, 0, word.free, std::int64_t{state.capacity} - sum.holders);
   }
   check(report, Balance::class_waiters, klass, 0, word.waiters, sum.eligible);
   check(report, Balance::class_queued, klass, 0, state.queued, sum.queued);
-  check(report, Balance::ring, klass, kNil, state.ring_size, sum.ring);
-  const std::size_t rows = std::size_t{ledger.header->tenant_count} * ledger.header->sizes.classes;
-  std::int64_t length = 0;
-  for (std::uint32_t at = state.ring_cursor; at != kNil && length <= sum.ring; at = ledger.rows[at].ring_next) {
-    if (at >= rows) break;
-    length++;
-    if (ledger.rows[at].ring_next == state.ring_cursor) break;
-  }
-  check(report, Balance::ring, klass, kNil, length, sum.ring);
+  check_orders_of(ledger, lock, sum, report, klass);
+  check_borrowing(ledger, sums, report, klass);
 }
 
 void check_sessions(const Ledger& ledger, const Sums& sums, Report& report) noexcept {
@@ -274,7 +329,7 @@ std::uint32_t audit(const Ledger& ledger, const Exclusive& lock, Pause pause, vo
   for (std::uint32_t tenant = 0; tenant < header.tenant_count; tenant++) {
     for (std::uint32_t klass = 0; klass < header.sizes.classes; klass++) check_row(ledger, sums, report, tenant, klass);
   }
-  for (std::uint32_t klass = 0; klass < header.sizes.classes; klass++) check_class(ledger, sums, report, klass);
+  for (std::uint32_t klass = 0; klass < header.sizes.classes; klass++) check_class(ledger, lock, sums, report, klass);
   set_gates(ledger, false);
   check_sessions(ledger, sums, report);
   check_tenants(ledger, lock, report);
@@ -299,8 +354,14 @@ const char* balance_name(Balance balance) noexcept {
       return "row_parked";
     case Balance::row_list:
       return "row_list";
-    case Balance::ring:
-      return "ring";
+    case Balance::class_order:
+      return "class_order";
+    case Balance::row_order:
+      return "row_order";
+    case Balance::borrowing:
+      return "borrowing";
+    case Balance::borrowers:
+      return "borrowers";
     case Balance::ordinary_sessions:
       return "ordinary_sessions";
     case Balance::admin_sessions:

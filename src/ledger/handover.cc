@@ -3,6 +3,7 @@
 
 #include "ledger/admission_locked.h"
 #include "ledger/atomics.h"
+#include "ledger/borrowing.h"
 #include "ledger/journal.h"
 #include "ledger/queue.h"
 #include "ledger/scheduler.h"
@@ -11,12 +12,25 @@ namespace sluice::ledger {
 
 namespace {
 
+[[nodiscard]] bool is_over_limit(const Row& row) noexcept {
+  const RowWord word = unpack_row(load(row.word));
+  return word.in_use > word.limit;
+}
+
+// Forgiveness, when a tick has passed since the last.
+void age(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us) noexcept {
+  ClassState& state = ledger.classes[klass];
+  if (now_us - state.ticked_us < kTickUs) return;
+  state.ticked_us = now_us;
+  forgive(ledger, lock, klass, now_us);
+}
+
 // The waiter that is served next, or kNil. Rows whose limit fell below their use park their excess on the way.
-[[nodiscard]] std::uint32_t next_waiter(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass) noexcept {
-  for (std::uint32_t row = scheduler_pick(ledger, lock, klass); row != kNil;
-       row = scheduler_pick(ledger, lock, klass)) {
-    park_excess(ledger, lock, row);
-    if (ledger.rows[row].eligible_count > 0) return ledger.rows[row].eligible_head;
+[[nodiscard]] std::uint32_t next_waiter(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass,
+                                        std::int64_t now_us) noexcept {
+  for (std::uint32_t row = pick(ledger, lock, klass, now_us); row != kNil; row = pick(ledger, lock, klass, now_us)) {
+    if (!is_over_limit(ledger.rows[row])) return ledger.rows[row].eligible_head;
+    park_excess(ledger, lock, row, now_us);
   }
   return kNil;
 }
@@ -28,16 +42,55 @@ void grant_waiter(const Ledger& ledger, const Exclusive& lock, std::uint32_t tic
   const std::uint32_t row = row_index(ledger, entry);
   const RowWord word = unpack_row(load(ledger.rows[row].word));
   if (free < 0 || word.in_use > word.limit) add_relaxed(ledger.header->over_limit_grants, 1);
-  scheduler_served(ledger, lock, entry.klass, row);
+  note_grant(ledger, lock, row, now_us);
   dequeue(ledger, lock, ticket);
+  account(ledger, lock, row, now_us);
   become_granted(ledger, lock, ticket, PermitSource::own_class, now_us, wakes);
   ledger.classes[entry.klass].handed_over++;
 }
 
-// Returns one permit: to the next waiter in the same step, else to the class.
-void return_permit(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us,
+// Grants what the class has free, and what it may borrow, to its waiters.
+void grant_waiters(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us,
                    Wakes& wakes) noexcept {
-  const std::uint32_t waiter = wakes.count < kMaxWakes ? next_waiter(ledger, lock, klass) : kNil;
+  ClassState& state = ledger.classes[klass];
+  for (;;) {
+    ClassWord seen = unpack_class(load(state.word));
+    if (seen.waiters == 0 || (seen.free <= 0 && state.borrow_from == 0)) return;
+    if (wakes.count == kMaxWakes) {
+      wakes.more = true;
+      return;
+    }
+    const std::uint32_t waiter = next_waiter(ledger, lock, klass, now_us);
+    if (waiter == kNil) {
+      if (unpack_class(load(state.word)).waiters > 0) (void)fault_locked(ledger, lock, Status::corrupt, kNil, now_us);
+      return;
+    }
+    std::uint32_t lender = kNil;
+    if (seen.free == 0 && is_enforcing(ledger)) lender = borrow(ledger, lock, klass, now_us);
+    bool granted = false;
+    const ClassWord word = change_class(state, [&granted](ClassWord& w) noexcept {
+      granted = w.free > 0 && w.waiters > 0;
+      if (!granted) return false;
+      w.free--;
+      w.waiters--;
+      return true;
+    });
+    if (!granted) return;
+    grant_waiter(ledger, lock, waiter, word.free, now_us, wakes);
+    if (lender != kNil) mark_borrowed(ledger, lock, waiter, lender);
+  }
+}
+
+// Returns the permit of a ticket: to a class that has lent one, to the next waiter in the same step, else to the class.
+void return_permit(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us,
+                   Wakes& wakes) noexcept {
+  const std::uint32_t klass = ledger.tickets[ticket].klass;
+  const std::uint32_t lender = repay(ledger, lock, klass, ticket);
+  if (lender != kNil) {
+    dispatch(ledger, lock, lender, now_us, wakes);
+    return;
+  }
+  const std::uint32_t waiter = wakes.count < kMaxWakes ? next_waiter(ledger, lock, klass, now_us) : kNil;
   bool handed_over = false;
   const ClassWord word = change_class(ledger.classes[klass], [&](ClassWord& w) noexcept {
     handed_over = waiter != kNil && w.waiters > 0 && w.free >= 0;
@@ -63,6 +116,7 @@ void admit_waiter(const Ledger& ledger, const Exclusive& lock, std::uint32_t tic
     });
   }
   dequeue(ledger, lock, ticket);
+  account(ledger, lock, row_index(ledger, entry), now_us);
   change_class(ledger.classes[entry.klass], [parked](ClassWord& word) noexcept {
     word.free--;
     if (!parked) word.waiters--;
@@ -78,28 +132,20 @@ void admit_waiter(const Ledger& ledger, const Exclusive& lock, std::uint32_t tic
 void dispatch(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us,
               Wakes& wakes) noexcept {
   if (klass >= ledger.header->sizes.classes) return;
-  ClassState& state = ledger.classes[klass];
-  for (;;) {
-    const ClassWord seen = unpack_class(load(state.word));
-    if (seen.free <= 0 || seen.waiters == 0) return;
-    if (wakes.count == kMaxWakes) {
-      wakes.more = true;
-      return;
-    }
-    const std::uint32_t waiter = next_waiter(ledger, lock, klass);
-    bool granted = false;
-    const ClassWord word = change_class(state, [&](ClassWord& w) noexcept {
-      granted = waiter != kNil && w.free > 0 && w.waiters > 0;
-      if (!granted) return false;
-      w.free--;
-      w.waiters--;
-      return true;
-    });
-    if (!granted) {
-      if (waiter == kNil && word.waiters > 0) (void)fault_locked(ledger, lock, Status::corrupt, kNil, now_us);
-      return;
-    }
-    grant_waiter(ledger, lock, waiter, word.free, now_us, wakes);
+  age(ledger, lock, klass, now_us);
+  grant_waiters(ledger, lock, klass, now_us, wakes);
+  show_borrowing(ledger, lock, klass);
+  for (std::uint32_t other = next_borrower(ledger, lock, klass, kNil); other != kNil;
+       other = next_borrower(ledger, lock, klass, other)) {
+    grant_waiters(ledger, lock, other, now_us, wakes);
+    show_borrowing(ledger, lock, other);
+  }
+}
+
+void tick(const Ledger& ledger, const Exclusive& lock, std::int64_t now_us, Wakes& wakes) noexcept {
+  for (std::uint32_t klass = 0; klass < ledger.header->sizes.classes; klass++) {
+    note_demand(ledger, lock, klass, now_us);
+    dispatch(ledger, lock, klass, now_us, wakes);
   }
 }
 
@@ -115,7 +161,7 @@ Status release_locked(const Ledger& ledger, const Exclusive& lock, std::uint32_t
   if (mark == Mark::row_held) {
     // A take that was given up between its two steps.
     set_phase(entry, TicketState::none);
-    const Status status = return_slot(ledger, lock, row_index(ledger, entry));
+    const Status status = return_slot(ledger, lock, row_index(ledger, entry), now_us);
     dispatch(ledger, lock, entry.klass, now_us, wakes);
     return status;
   }
@@ -126,10 +172,10 @@ Status release_locked(const Ledger& ledger, const Exclusive& lock, std::uint32_t
     ledger.header->overdraft_released_us = now_us;
   } else {
     if (mark != Mark::row_released) {
-      const Status status = return_slot(ledger, lock, row_index(ledger, entry));
+      const Status status = return_slot(ledger, lock, row_index(ledger, entry), now_us);
       if (status != Status::ok) return status;
     }
-    return_permit(ledger, lock, entry.klass, now_us, wakes);
+    return_permit(ledger, lock, ticket, now_us, wakes);
   }
   become_released(ledger, lock, ticket, now_us);
   dispatch(ledger, lock, entry.klass, now_us, wakes);
@@ -170,26 +216,59 @@ Status hand_over(const Ledger& ledger, const Exclusive& lock, std::uint32_t from
   become_granted(ledger, lock, to, PermitSource::own_class, now_us, named);
   become_released(ledger, lock, from, now_us);
   ledger.classes[taker.klass].handed_over++;
-  return was_parked ? Status::ok : return_slot(ledger, lock, from_row);
+  account(ledger, lock, to_row, now_us);
+  const Status status = was_parked ? Status::ok : return_slot(ledger, lock, from_row, now_us);
+  show_borrowing(ledger, lock, taker.klass);
+  return status;
 }
+
+namespace {
+
+// The step that no commit can have passed and that none can pass afterwards.
+[[nodiscard]] bool begin_expiry(Ticket& entry) noexcept {
+  std::uint32_t phase = load(entry.phase);
+  // The phase counts the uses of the record: this fails when the owner has gone on to another transaction.
+  return phase_state(phase) == TicketState::in_transaction && phase_mark(phase) == Mark::none &&
+         compare_and_set(entry.phase, phase, next_phase(phase, TicketState::expiring));
+}
+
+[[nodiscard]] Outcome held_too_long(const Ledger& ledger, const Ticket& entry, policy::RuleField field,
+                                    std::int64_t limit_us, std::int64_t now_us) noexcept {
+  return {Status::time_limit, class_rule(ledger, entry.klass, field),
+          static_cast<std::uint32_t>((now_us - entry.granted_us) / 1000), static_cast<std::uint32_t>(limit_us / 1000)};
+}
+
+}  // namespace
 
 Status expire(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept {
   if (ticket >= ticket_count(ledger)) return fault_locked(ledger, lock, Status::not_found, ticket, now_us);
   Ticket& entry = ledger.tickets[ticket];
-  std::uint32_t phase = load(entry.phase);
-  if (phase_state(phase) == TicketState::expiring) return Status::ok;
-  if (phase_state(phase) != TicketState::in_transaction || phase_mark(phase) != Mark::none) {
+  if (phase_state(load(entry.phase)) == TicketState::expiring) return Status::ok;
+  const std::int64_t limit_us = load_relaxed(entry.time_limit_us);
+  if (limit_us <= 0 || now_us - load_relaxed(entry.granted_us) < limit_us || !begin_expiry(entry))
+    return Status::illegal_transition;
+  const Outcome why = held_too_long(ledger, entry, policy::RuleField::class_time_limit, limit_us, now_us);
+  ledger.header->time_limit_cancels++;
+  record_event(ledger, lock, {EventKind::time_limit_cancel, why, entry.tenant, entry.klass, nullptr, false, &entry.id},
+               now_us);
+  return Status::ok;
+}
+
+Status expire_borrowed(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
+                       std::int64_t now_us) noexcept {
+  if (ticket >= ticket_count(ledger)) return fault_locked(ledger, lock, Status::not_found, ticket, now_us);
+  Ticket& entry = ledger.tickets[ticket];
+  if (entry.source == PermitSource::borrowed && phase_state(load(entry.phase)) == TicketState::expiring)
+    return Status::ok;
+  if (!is_overdue(ledger, lock, ticket, now_us) || !ledger.classes[entry.klass].cancels_borrowed ||
+      !begin_expiry(entry)) {
     return Status::illegal_transition;
   }
-  const std::int64_t limit_us = load_relaxed(entry.time_limit_us);
-  if (limit_us <= 0 || now_us - load_relaxed(entry.granted_us) < limit_us) return Status::illegal_transition;
-  // The phase counts the uses of the record: this fails when the owner has gone on to another transaction.
-  if (!compare_and_set(entry.phase, phase, next_phase(phase, TicketState::expiring))) return Status::illegal_transition;
-  const policy::Rule rule = class_rule(ledger, entry.klass, policy::RuleField::class_time_limit);
-  const Outcome why = {Status::time_limit, rule, static_cast<std::uint32_t>((now_us - entry.granted_us) / 1000),
-                       static_cast<std::uint32_t>(limit_us / 1000)};
-  ledger.header->time_limit_cancels++;
-  record_event(ledger, lock, {EventKind::time_limit_cancel, why, entry.tenant, entry.klass, nullptr, false}, now_us);
+  const Outcome why = held_too_long(ledger, entry, policy::RuleField::class_borrow_ttl,
+                                    ledger.classes[entry.klass].borrow_ttl_us, now_us);
+  ledger.header->borrow_cancels++;
+  record_event(ledger, lock, {EventKind::borrow_expired, why, entry.tenant, entry.klass, nullptr, false, &entry.id},
+               now_us);
   return Status::ok;
 }
 
@@ -205,6 +284,7 @@ std::uint32_t admit_waiters(const Ledger& ledger, const Exclusive& lock, std::in
     admitted++;
   }
   if (admitted > 0) {
+    for (std::uint32_t klass = 0; klass < ledger.header->sizes.classes; klass++) show_borrowing(ledger, lock, klass);
     record_event(ledger, lock, {EventKind::switched, policy::outcome(Status::ok), kNil, kNil, nullptr, false}, now_us);
   }
   return admitted;

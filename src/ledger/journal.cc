@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "ledger/ticket_identity.h"
+
 namespace sluice::ledger {
 
 namespace {
@@ -70,6 +72,7 @@ void record_event(const Ledger& ledger, const Exclusive&, const EventFacts& fact
         is_same_rule(event.rule, facts.outcome.rule) && std::strncmp(event.tenant, tenant, policy::kTenantBytes) == 0) {
       event.count++;
       event.last_us = now_us;
+      if (facts.ticket != nullptr) event.ticket = *facts.ticket;
       return;
     }
   }
@@ -83,19 +86,35 @@ void record_event(const Ledger& ledger, const Exclusive&, const EventFacts& fact
   event.generation = header.policy.generation;
   event.first_us = event.last_us = now_us;
   event.count = 1;
+  if (facts.ticket != nullptr) event.ticket = *facts.ticket;
   std::memcpy(event.tenant, tenant, strnlen(tenant, policy::kTenantBytes - 1));
   if (facts.database != nullptr) {
     std::memcpy(event.database, facts.database, strnlen(facts.database, policy::kNameBytes - 1));
   }
 }
 
-void record_receipt(const Ledger& ledger, const Exclusive&, const Ticket& ticket, TicketState outcome,
+void record_receipt(const Ledger& ledger, const Exclusive& lock, const Ticket& ticket, TicketState outcome,
                     std::int64_t now_us) noexcept {
   Header& header = *ledger.header;
   if (header.sizes.receipts == 0) return;
-  Receipt& receipt = ledger.receipts[header.receipt_next];
-  header.receipt_next = (header.receipt_next + 1) % header.sizes.receipts;
-  receipt = {ticket.id, outcome, ticket.tenant, ticket.klass, ticket.queued_us, now_us};
+  // An executed ticket keeps the status of a wait that may have ended before it: only an end without execution has a
+  // reason.
+  const Status reason = outcome == TicketState::request_released ? Status::ok : ticket.wait_status;
+  if (ticket.owner != 0 && reason == Status::duplicate_ticket) return;
+  const std::uint32_t at = header.receipt_next;
+  header.receipt_next = (at + 1) % header.sizes.receipts;
+  drop_receipt(ledger, lock, at);
+  Receipt& receipt = ledger.receipts[at];
+  receipt = {};
+  receipt.id = ticket.id;
+  receipt.outcome = outcome;
+  receipt.reason = reason;
+  receipt.owner = ticket.owner;
+  receipt.tenant = ticket.tenant;
+  receipt.klass = ticket.klass;
+  receipt.queued_us = ticket.queued_us;
+  receipt.ended_us = now_us;
+  index_receipt(ledger, lock, at);
 }
 
 const Receipt* find_receipt(const Ledger& ledger, const Shared&, const Uuid& id) noexcept {

@@ -1,4 +1,4 @@
-// Waiters that block a holder: moved ahead, lent an overdraft permit, or refused. And where a waiter stands.
+// Waiters that block a holder: moved ahead, lent an overdraft permit, or refused.
 #include <cstdint>
 
 #include "ledger/admission_locked.h"
@@ -9,9 +9,6 @@
 namespace sluice::ledger {
 
 namespace {
-
-// Beyond this many tickets or rows a position is an estimate from what was seen so far.
-constexpr std::uint32_t kMaxPositionScan = 1024;
 
 [[nodiscard]] bool is_queued(const Ledger& ledger, std::uint32_t ticket) noexcept {
   return ticket < ticket_count(ledger) && phase_state(load(ledger.tickets[ticket].phase)) == TicketState::queued;
@@ -30,13 +27,14 @@ Status mark_blocker(const Ledger& ledger, const Exclusive& lock, std::uint32_t t
   if (!is_queued(ledger, ticket)) return Status::illegal_transition;
   Ticket& entry = ledger.tickets[ticket];
   if (entry.blocks_holder) return Status::ok;
-  move_to_head(ledger, lock, ticket);
+  move_to_head(ledger, lock, ticket, now_us);
   entry.blocks_holder = true;
   entry.blocking_since_us = now_us;
   ledger.header->overdraft_waiters++;
-  record_event(ledger, lock,
-               {EventKind::blocker_promoted, policy::outcome(Status::ok), entry.tenant, entry.klass, nullptr, false},
-               now_us);
+  record_event(
+      ledger, lock,
+      {EventKind::blocker_promoted, policy::outcome(Status::ok), entry.tenant, entry.klass, nullptr, false, &entry.id},
+      now_us);
   return Status::ok;
 }
 
@@ -47,13 +45,14 @@ Status grant_overdraft(const Ledger& ledger, const Exclusive& lock, std::uint32_
   if (wakes.count == kMaxWakes) return Status::contended;
   if (header.overdraft_in_use >= header.policy.overdraft_max) return Status::overdraft_exhausted;
   const Ticket& entry = ledger.tickets[ticket];
-  leave_queue(ledger, lock, ticket);
+  leave_queue(ledger, lock, ticket, now_us);
   header.overdraft_in_use++;
   header.overdraft_granted++;
   become_granted(ledger, lock, ticket, PermitSource::overdraft, now_us, wakes);
-  record_event(ledger, lock,
-               {EventKind::overdraft_granted, policy::outcome(Status::ok), entry.tenant, entry.klass, nullptr, false},
-               now_us);
+  record_event(
+      ledger, lock,
+      {EventKind::overdraft_granted, policy::outcome(Status::ok), entry.tenant, entry.klass, nullptr, false, &entry.id},
+      now_us);
   dispatch(ledger, lock, entry.klass, now_us, wakes);
   return Status::ok;
 }
@@ -63,37 +62,11 @@ Status refuse_blocker(const Ledger& ledger, const Exclusive& lock, std::uint32_t
   if (!is_queued(ledger, ticket) || !ledger.tickets[ticket].blocks_holder) return Status::illegal_transition;
   if (wakes.count == kMaxWakes) return Status::contended;
   const std::uint32_t klass = ledger.tickets[ticket].klass;
-  leave_queue(ledger, lock, ticket);
+  leave_queue(ledger, lock, ticket, now_us);
   become_ended(ledger, lock, ticket, TicketState::cancelled, overdraft_outcome(ledger), now_us);
   add_wake(wakes, ticket);
   dispatch(ledger, lock, klass, now_us, wakes);
   return Status::ok;
-}
-
-std::uint32_t queue_position(const Ledger& ledger, const Shared&, std::uint32_t ticket) noexcept {
-  if (!is_queued(ledger, ticket)) return 0;
-  const Ticket& entry = ledger.tickets[ticket];
-  const std::uint32_t own = row_index(ledger, entry);
-  const Row& row = ledger.rows[own];
-  std::uint64_t ahead = entry.parked ? row.eligible_count : 0;
-  std::uint32_t at = entry.previous;
-  for (std::uint32_t scanned = 0; at != kNil && scanned < kMaxPositionScan; scanned++) {
-    ahead++;
-    at = ledger.tickets[at].previous;
-  }
-  // By the time its row has been visited often enough, every other row has been visited as often.
-  const std::uint64_t visits = ahead / (row.weight == 0 ? 1 : row.weight) + 1;
-  std::uint64_t position = ahead + 1;
-  std::uint32_t other = ledger.classes[entry.klass].ring_cursor;
-  const std::uint32_t rows = ledger.classes[entry.klass].ring_size;
-  for (std::uint32_t i = 0; i < rows && i < kMaxPositionScan && other != kNil; i++) {
-    const Row& peer = ledger.rows[other];
-    // Rows behind it in the round have had one visit less.
-    const std::uint64_t share = visits * peer.weight;
-    if (other != own) position += share < peer.eligible_count ? share : peer.eligible_count;
-    other = peer.ring_next;
-  }
-  return position > policy::kNoLimit ? policy::kNoLimit : static_cast<std::uint32_t>(position);
 }
 
 }  // namespace sluice::ledger

@@ -3,8 +3,10 @@
 #include <cstring>
 
 #include "ledger/atomics.h"
+#include "ledger/borrowing.h"
 #include "ledger/journal.h"
 #include "ledger/queue.h"
+#include "ledger/scheduler.h"
 #include "ledger/session_counts.h"
 #include "ledger/tenants.h"
 #include "policy/decisions.h"
@@ -27,7 +29,9 @@ struct Plan {
 [[nodiscard]] bool is_drained(const Ledger& ledger, std::uint32_t klass) noexcept {
   const ClassState& state = ledger.classes[klass];
   const ClassWord word = unpack_class(load(state.word));
-  if (word.waiters > 0 || state.queued > 0 || word.free != static_cast<std::int32_t>(state.permits)) return false;
+  if (word.waiters > 0 || state.queued > 0 || word.free != state.capacity || state.borrowed > 0 || state.lent > 0) {
+    return false;
+  }
   for (std::uint32_t i = 0; i < ticket_count(ledger); i++) {
     const Ticket& ticket = ledger.tickets[i];
     if (ticket.klass != klass) continue;
@@ -70,28 +74,43 @@ struct Plan {
 // A falling limit is seen before the word falls, a rising one after it has risen: see note_peak().
 void set_permits(ClassState& state, std::uint32_t permits) noexcept {
   const std::int32_t delta = static_cast<std::int32_t>(permits) - static_cast<std::int32_t>(state.permits);
-  if (delta < 0) store(state.permits, permits);
+  const std::int32_t capacity = state.capacity + delta;
+  state.permits = permits;
+  if (delta < 0) store(state.capacity, capacity);
   if (delta != 0) {
     change_class(state, [delta](ClassWord& word) noexcept {
       word.free += delta;
       return true;
     });
   }
-  if (delta > 0) store(state.permits, permits);
+  if (delta > 0) store(state.capacity, capacity);
 }
 
 void begin_class(const Ledger& ledger, std::uint32_t slot, const char* name) noexcept {
   ClassState& state = ledger.classes[slot];
   std::memcpy(state.name, name, policy::kNameBytes);
-  store_relaxed(state.peak_in_use, 0U);
-  state.peak_queued = 0;
-  state.handed_over = 0;
+  store_relaxed(state.recent_peak, 0U);
+  state.peak_in_use = state.peak_queued = 0;
+  state.lending_peak = 0;
+  state.handed_over = state.borrows = state.recalls = 0;
   store_relaxed(state.would_refuse, std::uint64_t{0});
   std::memset(state.wait_histogram, 0, sizeof(state.wait_histogram));
   state.wait_us_total = 0;
 }
 
-void change_classes(const Ledger& ledger, const policy::Policy& policy, const Plan& plan) noexcept {
+// A class that has got more permits of its own gives back what it borrowed.
+void repay_spare(const Ledger& ledger, const Exclusive& lock) noexcept {
+  for (std::uint32_t klass = 0; klass < ledger.header->sizes.classes; klass++) {
+    ClassState& state = ledger.classes[klass];
+    while (state.borrowed > 0 && unpack_class(load(state.word)).free > 0) {
+      if (repay(ledger, lock, klass, kNil) == kNil) break;
+    }
+  }
+}
+
+void change_classes(const Ledger& ledger, const Exclusive& lock, const policy::Policy& policy, const Plan& plan,
+                    std::int64_t now_us) noexcept {
+  withdraw_borrowing(ledger, lock);
   for (std::uint32_t slot = 0; slot < ledger.header->sizes.classes; slot++) {
     ClassState& state = ledger.classes[slot];
     const std::uint32_t index = plan.index_of[slot];
@@ -100,18 +119,21 @@ void change_classes(const Ledger& ledger, const policy::Policy& policy, const Pl
     // A class that is gone drains without limits.
     store_relaxed(state.max_queue, index == kNil ? policy::kNoLimit : policy.classes[index].max_queue);
     set_permits(state, index == kNil ? policy::kNoLimit : policy.classes[index].permits);
+    if (index != kNil) set_aging(ledger, lock, slot, std::int64_t{policy.classes[index].aging_ms} * 1000, now_us);
   }
+  adopt_borrowing(ledger, lock);
+  repay_spare(ledger, lock);
 }
 
-void change_tenants(const Ledger& ledger, const Exclusive& lock) noexcept {
+void change_tenants(const Ledger& ledger, const Exclusive& lock, std::int64_t now_us) noexcept {
   Header& header = *ledger.header;
   std::memset(header.guaranteed_tenants, 0, sizeof(header.guaranteed_tenants));
   for (std::uint32_t tenant = 0; tenant < header.tenant_count; tenant++) {
-    adopt_rule(ledger, lock, tenant);
+    adopt_rule(ledger, lock, tenant, now_us);
     for (std::uint32_t klass = 0; klass < header.sizes.classes; klass++) {
       const std::uint32_t row = tenant * header.sizes.classes + klass;
-      park_excess(ledger, lock, row);
-      promote_parked(ledger, lock, row);
+      park_excess(ledger, lock, row, now_us);
+      promote_parked(ledger, lock, row, now_us);
     }
   }
 }
@@ -169,8 +191,8 @@ Status apply_policy(const Ledger& ledger, const Exclusive& lock, const policy::P
   Header& header = *ledger.header;
   if (&policy != &header.policy) std::memcpy(&header.policy, &policy, sizeof(policy));
   store_relaxed(header.generation, static_cast<std::uint32_t>(policy.generation));
-  change_classes(ledger, policy, plan);
-  change_tenants(ledger, lock);
+  change_classes(ledger, lock, policy, plan, now_us);
+  change_tenants(ledger, lock, now_us);
   change_sessions(ledger, lock);
   store(header.mode, static_cast<std::uint32_t>(mode));
   store(header.policy_version, header.policy_version + 1);

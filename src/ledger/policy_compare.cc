@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "ledger/atomics.h"
+#include "ledger/borrowing.h"
 #include "ledger/policy_change.h"
 #include "ledger/session_counts.h"
 #include "policy/decisions.h"
@@ -68,7 +69,7 @@ void compare_classes(const Ledger& ledger, const Shared& lock, const policy::Pol
       const ClassState& state = ledger.classes[slot];
       const std::int64_t in_use = std::int64_t{state.permits} - unpack_class(load(state.word)).free;
       entry.now = in_use > 0 ? static_cast<std::uint32_t>(in_use) : 0;
-      entry.peak = load_relaxed(state.peak_in_use);
+      entry.peak = peak_in_use(state);
       entry.would_refuse = load_relaxed(state.would_refuse);
       entry.would_wait = would_wait(ledger, kNil, slot);
     }

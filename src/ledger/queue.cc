@@ -26,25 +26,35 @@ void unlink_from(const Ledger& ledger, std::uint32_t& head, std::uint32_t& tail,
   entry.next = entry.previous = kNil;
 }
 
-void link_eligible(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
-                   std::uint32_t successor) noexcept {
-  const Ticket& entry = ledger.tickets[ticket];
-  const std::uint32_t index = row_index(ledger, entry);
-  Row& row = ledger.rows[index];
+void link_eligible(const Ledger& ledger, Row& row, std::uint32_t ticket, std::uint32_t successor) noexcept {
   link_before(ledger, row.eligible_head, row.eligible_tail, ticket, successor);
-  if (row.eligible_count++ == 0) scheduler_enter(ledger, lock, entry.klass, index);
+  row.eligible_count++;
 }
 
-void unlink_eligible(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket) noexcept {
-  const Ticket& entry = ledger.tickets[ticket];
-  const std::uint32_t index = row_index(ledger, entry);
-  Row& row = ledger.rows[index];
+void unlink_eligible(const Ledger& ledger, Row& row, std::uint32_t ticket) noexcept {
   unlink_from(ledger, row.eligible_head, row.eligible_tail, ticket);
-  if (--row.eligible_count == 0) scheduler_leave(ledger, lock, entry.klass, index);
+  row.eligible_count--;
+}
+
+// The first ticket of the list that is younger, or kNil. Looked for from both ends at once: newcomers belong to the end
+// and retries near the head. Tickets that block a holder stay in front whatever their age.
+[[nodiscard]] std::uint32_t first_younger(const Ledger& ledger, std::uint32_t head, std::uint32_t tail,
+                                          std::int64_t queued_us) noexcept {
+  std::uint32_t successor = kNil;
+  while (tail != kNil && head != kNil) {
+    const Ticket& last = ledger.tickets[tail];
+    if (last.queued_us <= queued_us || last.blocks_holder) return successor;
+    const Ticket& first = ledger.tickets[head];
+    if (first.queued_us > queued_us && !first.blocks_holder) return head;
+    successor = tail;
+    tail = last.previous;
+    head = first.next;
+  }
+  return successor;
 }
 
 // The oldest parked ticket has been given a slot: it waits for the class now.
-void promote_head(const Ledger& ledger, const Exclusive& lock, Row& row) noexcept {
+void promote_head(const Ledger& ledger, Row& row) noexcept {
   const std::uint32_t ticket = row.parked_head;
   if (ticket == kNil) {
     (void)fault(ledger, Status::corrupt);
@@ -53,73 +63,95 @@ void promote_head(const Ledger& ledger, const Exclusive& lock, Row& row) noexcep
   Ticket& entry = ledger.tickets[ticket];
   unlink_from(ledger, row.parked_head, row.parked_tail, ticket);
   entry.parked = false;
-  link_eligible(ledger, lock, ticket, entry.blocks_holder ? row.eligible_head : kNil);
+  link_eligible(ledger, row, ticket, entry.blocks_holder ? row.eligible_head : kNil);
   change_class(ledger.classes[entry.klass], [](ClassWord& word) noexcept {
     word.waiters++;
     return true;
   });
 }
 
+// Parks a ticket by its age. One that is older than a ticket of its row which has a slot already takes that one's
+// place, so that the row is served in order; the words are the same either way.
+void link_parked(const Ledger& ledger, Row& row, std::uint32_t ticket) noexcept {
+  Ticket& entry = ledger.tickets[ticket];
+  const std::uint32_t last = row.eligible_tail;
+  if (last == kNil || ledger.tickets[last].queued_us <= entry.queued_us || ledger.tickets[last].blocks_holder) {
+    link_before(ledger, row.parked_head, row.parked_tail, ticket,
+                first_younger(ledger, row.parked_head, row.parked_tail, entry.queued_us));
+    return;
+  }
+  unlink_eligible(ledger, row, last);
+  ledger.tickets[last].parked = true;
+  link_before(ledger, row.parked_head, row.parked_tail, last, row.parked_head);
+  entry.parked = false;
+  link_eligible(ledger, row, ticket, first_younger(ledger, row.eligible_head, row.eligible_tail, entry.queued_us));
+}
+
 }  // namespace
 
-void enqueue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool parked) noexcept {
+void enqueue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool parked,
+             std::int64_t now_us) noexcept {
   Ticket& entry = ledger.tickets[ticket];
-  Row& row = ledger.rows[row_index(ledger, entry)];
+  const std::uint32_t index = row_index(ledger, entry);
+  Row& row = ledger.rows[index];
   ClassState& state = ledger.classes[entry.klass];
   entry.parked = parked;
   entry.blocks_holder = false;
   if (parked) {
-    link_before(ledger, row.parked_head, row.parked_tail, ticket, kNil);
+    link_parked(ledger, row, ticket);
   } else {
-    link_eligible(ledger, lock, ticket, kNil);
+    link_eligible(ledger, row, ticket, first_younger(ledger, row.eligible_head, row.eligible_tail, entry.queued_us));
   }
+  row.queued++;
   state.queued++;
   ledger.header->queued_total++;
   entry.waits++;
   row.waited++;
   if (state.queued > state.peak_queued) state.peak_queued = state.queued;
-  const std::uint32_t row_queued = row.eligible_count + unpack_row(load(row.word)).parked;
-  if (row_queued > row.peak_queued) row.peak_queued = row_queued;
+  if (row.queued > row.peak_queued) row.peak_queued = row.queued;
+  account(ledger, lock, index, now_us);
 }
 
-void dequeue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket) noexcept {
+void dequeue(const Ledger& ledger, const Exclusive&, std::uint32_t ticket) noexcept {
   Ticket& entry = ledger.tickets[ticket];
   Row& row = ledger.rows[row_index(ledger, entry)];
   if (entry.parked) {
     unlink_from(ledger, row.parked_head, row.parked_tail, ticket);
     entry.parked = false;
   } else {
-    unlink_eligible(ledger, lock, ticket);
+    unlink_eligible(ledger, row, ticket);
   }
   if (entry.blocks_holder) {
     entry.blocks_holder = false;
     ledger.header->overdraft_waiters--;
   }
+  row.queued--;
   ledger.classes[entry.klass].queued--;
   ledger.header->queued_total--;
 }
 
-void promote_parked(const Ledger& ledger, const Exclusive& lock, std::uint32_t row) noexcept {
-  Row& entry = ledger.rows[row];
+void promote_parked(const Ledger& ledger, const Exclusive& lock, std::uint32_t index, std::int64_t now_us) noexcept {
+  Row& row = ledger.rows[index];
   for (;;) {
     bool promoted = false;
-    change_row(entry, [&promoted](RowWord& word) noexcept {
+    change_row(row, [&promoted](RowWord& word) noexcept {
       promoted = word.parked > 0 && word.in_use < word.limit;
       if (!promoted) return false;
       word.in_use++;
       word.parked--;
       return true;
     });
-    if (!promoted || entry.parked_head == kNil) return;
-    promote_head(ledger, lock, entry);
+    if (!promoted || row.parked_head == kNil) break;
+    promote_head(ledger, row);
   }
+  account(ledger, lock, index, now_us);
 }
 
-Status return_slot(const Ledger& ledger, const Exclusive& lock, std::uint32_t row) noexcept {
-  Row& entry = ledger.rows[row];
+Status return_slot(const Ledger& ledger, const Exclusive& lock, std::uint32_t index, std::int64_t now_us) noexcept {
+  Row& row = ledger.rows[index];
   bool passed_on = false;
   bool held = true;
-  change_row(entry, [&](RowWord& word) noexcept {
+  change_row(row, [&](RowWord& word) noexcept {
     held = word.in_use > 0;
     if (!held) return false;
     passed_on = word.parked > 0 && word.in_use <= word.limit;
@@ -131,36 +163,39 @@ Status return_slot(const Ledger& ledger, const Exclusive& lock, std::uint32_t ro
     return true;
   });
   if (!held) return fault(ledger, Status::corrupt);
-  if (passed_on) promote_head(ledger, lock, entry);
+  if (passed_on) promote_head(ledger, row);
+  account(ledger, lock, index, now_us);
   return Status::ok;
 }
 
-void park_excess(const Ledger& ledger, const Exclusive& lock, std::uint32_t row) noexcept {
-  Row& entry = ledger.rows[row];
-  while (entry.eligible_count > 0) {
+void park_excess(const Ledger& ledger, const Exclusive& lock, std::uint32_t index, std::int64_t now_us) noexcept {
+  Row& row = ledger.rows[index];
+  while (row.eligible_count > 0) {
     bool parked = false;
-    change_row(entry, [&parked](RowWord& word) noexcept {
+    change_row(row, [&parked](RowWord& word) noexcept {
       parked = word.in_use > word.limit;
       if (!parked) return false;
       word.in_use--;
       word.parked++;
       return true;
     });
-    if (!parked) return;
-    const std::uint32_t ticket = entry.eligible_tail;
-    unlink_eligible(ledger, lock, ticket);
+    if (!parked) break;
+    const std::uint32_t ticket = row.eligible_tail;
+    unlink_eligible(ledger, row, ticket);
     change_class(ledger.classes[ledger.tickets[ticket].klass], [](ClassWord& word) noexcept {
       word.waiters--;
       return true;
     });
     ledger.tickets[ticket].parked = true;
-    link_before(ledger, entry.parked_head, entry.parked_tail, ticket, entry.parked_head);
+    link_before(ledger, row.parked_head, row.parked_tail, ticket, row.parked_head);
   }
+  account(ledger, lock, index, now_us);
 }
 
-void move_to_head(const Ledger& ledger, const Exclusive&, std::uint32_t ticket) noexcept {
+void move_to_head(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept {
   Ticket& entry = ledger.tickets[ticket];
-  Row& row = ledger.rows[row_index(ledger, entry)];
+  const std::uint32_t index = row_index(ledger, entry);
+  Row& row = ledger.rows[index];
   std::uint32_t& head = entry.parked ? row.parked_head : row.eligible_head;
   std::uint32_t& tail = entry.parked ? row.parked_tail : row.eligible_tail;
   unlink_from(ledger, head, tail, ticket);
@@ -171,6 +206,12 @@ void move_to_head(const Ledger& ledger, const Exclusive&, std::uint32_t ticket) 
   }
   if (successor != kNil && ledger.tickets[successor].blocks_holder) successor = head;
   link_before(ledger, head, tail, ticket, successor);
+  account(ledger, lock, index, now_us);
+}
+
+std::uint32_t youngest(const Ledger& ledger, const Exclusive&, std::uint32_t index) noexcept {
+  const Row& row = ledger.rows[index];
+  return row.parked_tail != kNil ? row.parked_tail : row.eligible_tail;
 }
 
 }  // namespace sluice::ledger

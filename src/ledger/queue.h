@@ -13,23 +13,28 @@ namespace sluice::ledger {
   return ticket.tenant * ledger.header->sizes.classes + ticket.klass;
 }
 
-// Appends a ticket that has just been counted, in the class word as a waiter or in the row word as parked, and counts
-// it in the queue.
-void enqueue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool parked) noexcept;
+// Queues a ticket that has just been counted, in the class word as a waiter or in the row word as parked. Its place is
+// that of its age (Ticket::queued_us): a newcomer goes to the end, a retry to where it would stand by now.
+void enqueue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool parked,
+             std::int64_t now_us) noexcept;
 
-// Takes the ticket out of its list and out of the queue's count. The words are the caller's.
+// Takes the ticket out of its list and out of the queue's count. The words are the caller's, and so is account().
 void dequeue(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket) noexcept;
 
 // Makes parked tickets eligible, oldest first, while the row has room.
-void promote_parked(const Ledger& ledger, const Exclusive& lock, std::uint32_t row) noexcept;
+void promote_parked(const Ledger& ledger, const Exclusive& lock, std::uint32_t row, std::int64_t now_us) noexcept;
 
 // Gives one slot of the row up: to its oldest parked ticket, else back. corrupt when the row had none.
-[[nodiscard]] Status return_slot(const Ledger& ledger, const Exclusive& lock, std::uint32_t row) noexcept;
+[[nodiscard]] Status return_slot(const Ledger& ledger, const Exclusive& lock, std::uint32_t row,
+                                 std::int64_t now_us) noexcept;
 
 // After the row's limit fell below its use: the youngest eligible tickets go back to the head of the parked ones.
-void park_excess(const Ledger& ledger, const Exclusive& lock, std::uint32_t row) noexcept;
+void park_excess(const Ledger& ledger, const Exclusive& lock, std::uint32_t row, std::int64_t now_us) noexcept;
 
 // Moves a waiting ticket in front of its list, behind those that block a holder already.
-void move_to_head(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket) noexcept;
+void move_to_head(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept;
+
+// The row's last ticket in the order it would be served, or kNil.
+[[nodiscard]] std::uint32_t youngest(const Ledger& ledger, const Exclusive& lock, std::uint32_t row) noexcept;
 
 }  // namespace sluice::ledger

@@ -22,7 +22,7 @@ inline constexpr std::uint32_t kOverflowTenant = 0;     // where newcomers go wh
 inline constexpr std::uint32_t kHistogramBuckets = 20;  // bucket i counts waits below 2^i ms; the last one is open
 
 // Whose permits a ticket holds.
-enum class PermitSource : std::uint8_t { none, own_class, overdraft };
+enum class PermitSource : std::uint8_t { none, own_class, borrowed, overdraft };
 
 // One ticket a PGPROC index (its backend's current transaction), then `external` ones.
 struct alignas(64) Ticket {
@@ -37,13 +37,18 @@ struct alignas(64) Ticket {
   std::uint64_t stat_granted;
   std::uint64_t stat_execution_us;
   std::uint64_t stat_would_wait;  // shadow: takes over the permits or over the row's limit
-  std::int64_t queued_us;         // when it was queued (0: it never waited); kept over retries
+  // When it was queued, or asked for under an id of its caller's (0: neither); kept over retries. Not 0: its release
+  // goes through the lock and leaves a receipt.
+  std::int64_t queued_us;
   // Under the lock.
   Uuid id;                   // of the last request that went through the lock; current where queued_us is not 0
   std::int64_t deadline_us;  // queue deadline, absolute
-  std::uint32_t next;        // in its row's eligible or parked list
+  std::uint32_t owner;       // the login role whose id this is; 0: the id was made for this request
+  std::uint32_t id_next;     // chain of live tickets with an owner
+  std::uint32_t next;        // in its row's eligible or parked list, or in its class's list of borrowed permits
   std::uint32_t previous;
-  PermitSource source;      // own_class unless it holds an overdraft permit; means something while it holds one
+  std::uint32_t lender;     // the class whose permit it holds while `source` is borrowed, else kNil
+  PermitSource source;      // means something while it holds a permit
   bool parked;              // waits for its row's slot, not for the class
   bool blocks_holder;       // the guard found that it blocks a permit holder
   bool admitted_by_switch;  // admitted by the kill switch or a flip to shadow
@@ -56,14 +61,24 @@ struct alignas(64) Ticket {
 struct alignas(64) Row {
   std::uint64_t word;  // RowWord, lock-free
   std::uint32_t weight;
+  std::uint32_t queued;  // eligible and parked
   std::uint32_t eligible_head, eligible_tail, eligible_count;
   std::uint32_t parked_head, parked_tail;
-  std::uint32_t ring_next, ring_previous;  // the class's ring of rows with eligible tickets
-  bool in_ring;
-  std::uint32_t credit;  // weighted round robin: grants left in this visit
+  // Fair queueing (scheduler.h). Service is counted in permit-microseconds, keys in those per weight.
+  std::uint32_t key_at, flood_at;  // places in the class's two heaps, kNil: in neither
+  std::uint32_t held;              // permits held since charged_us
+  std::int64_t key;                // as the heap was ordered by it: not above the key of this moment
+  std::int64_t service;            // attained, less what was forgiven, plus what idle credit was cut
+  std::int64_t charged_us;
+  std::int64_t head_us;                    // when its first eligible ticket was queued
+  std::int64_t idle_since_us;              // when it last gave up its only permit
+  std::uint64_t contention;                // the contention that `service` belongs to
+  std::int64_t forgiven;                   // in this contention, as key
+  std::int64_t mean_hold_us, max_hold_us;  // decaying
+  std::uint32_t hold_samples;
   // Statistics folded from slots that left, and those that are only counted under the lock.
-  std::uint64_t granted, execution_us, would_wait, waited, refused, expired, cancelled;
   std::uint32_t peak_queued;
+  std::uint64_t granted, execution_us, would_wait, waited, refused, expired, cancelled, pushed_out;
   std::uint32_t audit_in_use, audit_parked, audit_eligible;  // audit()'s own sums
   bool audit_skip;                                           // a step in transition touches it
 };
@@ -72,15 +87,38 @@ struct alignas(64) ClassState {
   std::uint64_t word;  // ClassWord, lock-free
   char padding[56];
   char name[policy::kNameBytes];
-  std::uint32_t permits;
+  std::uint32_t permits;  // of the policy
+  std::int32_t capacity;  // permits + borrowed - lent: in use = capacity - free
   std::uint32_t max_queue;
-  std::uint32_t queued;       // eligible + parked
-  std::uint32_t ring_cursor;  // the row the scheduler is at
-  std::uint32_t ring_size;
+  std::uint32_t queued;        // eligible + parked
   std::uint32_t policy_index;  // in the deciding policy; kNil: no longer in it, draining
-  std::uint32_t peak_in_use;   // lock-free, monotone until reset_peaks()
+  std::uint32_t recent_peak;   // permits in use since the last tick; lock-free, only ever raised between ticks
+  std::uint32_t peak_in_use;   // before the last tick
   std::uint32_t peak_queued;
-  std::uint64_t handed_over;
+  // Fair queueing (scheduler.h).
+  std::uint32_t key_count, flood_count;  // sizes of the two heaps
+  std::uint32_t active_weight;           // of the rows in the heap by key
+  std::int64_t virtual_time;
+  std::uint64_t contention;      // counts the times contention began
+  std::int64_t smoothed_weight;  // active_weight over the last second, times kWeightScale
+  std::int64_t weight_us;        // when it was smoothed
+  std::int64_t ticked_us;
+  std::int64_t aging_us;
+  // Borrowing (borrowing.h), by class slot.
+  std::uint32_t borrow_from;  // bit i: may borrow from slot i
+  std::uint32_t borrow_max;
+  std::int64_t borrow_ttl_us;
+  bool cancels_borrowed;  // onExpiry: cancel
+  bool wants_to_borrow;   // counted in the words of those it may borrow from
+  bool owes;              // counted in its own word
+  std::uint32_t borrowed, lent;
+  std::uint32_t borrowed_from[policy::kMaxClasses];
+  std::uint32_t borrowed_head, borrowed_tail;  // tickets that hold a borrowed permit, oldest grant first
+  std::int64_t lending_peak;                   // decaying maximum of use and demand, times kPeakScale
+  std::int64_t peaked_us;
+  std::int64_t lending_memory_us;  // time constant of that decay: five times the longest ttl of those who may borrow
+  // Counters.
+  std::uint64_t handed_over, borrows, recalls;
   std::uint64_t would_refuse;  // shadow: takes that would have met a full queue
   std::uint64_t wait_histogram[kHistogramBuckets];
   std::uint64_t wait_us_total;
@@ -123,8 +161,11 @@ struct alignas(64) Session {
 
 struct Receipt {
   Uuid id;
+  std::uint32_t owner;  // the login role whose id it is; 0: made for one request
   TicketState outcome;
+  Status reason;  // why it was not granted; ok: it ran
   std::uint32_t tenant, klass;
+  std::uint32_t hash_next;  // chain of receipts with an owner
   std::int64_t queued_us, ended_us;
 };
 
@@ -144,6 +185,7 @@ enum class EventKind : std::uint8_t {
   policy_applied,
   fault,
   would_refuse_session,
+  borrow_expired,
 };
 
 // One line of sluice.events; repeats of (kind, status, tenant, class, rule) are folded.
@@ -155,6 +197,7 @@ struct Event {
   std::uint64_t generation;
   std::int64_t first_us, last_us;
   std::uint64_t count;
+  Uuid ticket;  // of the newest of them; zeros: none
   char tenant[policy::kTenantBytes];
   char database[policy::kNameBytes];
 };

@@ -18,7 +18,8 @@ constexpr std::uint32_t kMaxRing = 1048576;  // receipts, events, refusal cells
 static_assert(kMaxSessions + kMaxExternalTickets < (1U << 20));
 
 struct Layout {
-  std::size_t classes, rows, tenants, buckets, sessions, tickets, receipts, events, refusals, end;
+  std::size_t classes, rows, by_key, by_queue, tenants, tenant_buckets, sessions, tickets, id_buckets, receipts,
+      receipt_buckets, events, refusals, end;
 };
 
 // Tables follow each other in the order of Ledger's pointers, each on a cache line of its own.
@@ -35,16 +36,26 @@ struct Layout {
          sizes.refusal_cells <= kMaxRing;
 }
 
+[[nodiscard]] std::uint32_t bucket_count(std::uint32_t entries) noexcept {
+  std::uint32_t count = 16;
+  while (count < entries) count *= 2;
+  return count;
+}
+
 [[nodiscard]] Layout lay_out(const Sizes& sizes) noexcept {
   Layout layout;
   std::size_t offset = sizeof(Header);
   layout.classes = place(offset, sizeof(ClassState) * sizes.classes);
   layout.rows = place(offset, sizeof(Row) * sizes.tenants * sizes.classes);
+  layout.by_key = place(offset, sizeof(std::uint32_t) * sizes.tenants * sizes.classes);
+  layout.by_queue = place(offset, sizeof(std::uint32_t) * sizes.tenants * sizes.classes);
   layout.tenants = place(offset, sizeof(Tenant) * sizes.tenants);
-  layout.buckets = place(offset, sizeof(std::uint32_t) * tenant_bucket_count(sizes));
+  layout.tenant_buckets = place(offset, sizeof(std::uint32_t) * tenant_bucket_count(sizes));
   layout.sessions = place(offset, sizeof(Session) * sizes.sessions);
   layout.tickets = place(offset, sizeof(Ticket) * (std::size_t{sizes.sessions} + sizes.external_tickets));
+  layout.id_buckets = place(offset, sizeof(std::uint32_t) * id_bucket_count(sizes));
   layout.receipts = place(offset, sizeof(Receipt) * sizes.receipts);
+  layout.receipt_buckets = place(offset, sizeof(std::uint32_t) * receipt_bucket_count(sizes));
   layout.events = place(offset, sizeof(Event) * sizes.events);
   layout.refusals = place(offset, sizeof(RefusalCell) * sizes.refusal_cells);
   layout.end = (offset + 63) / 64 * 64;
@@ -57,11 +68,15 @@ struct Layout {
   return {reinterpret_cast<Header*>(base),
           reinterpret_cast<ClassState*>(base + layout.classes),
           reinterpret_cast<Row*>(base + layout.rows),
+          reinterpret_cast<std::uint32_t*>(base + layout.by_key),
+          reinterpret_cast<std::uint32_t*>(base + layout.by_queue),
           reinterpret_cast<Tenant*>(base + layout.tenants),
-          reinterpret_cast<std::uint32_t*>(base + layout.buckets),
+          reinterpret_cast<std::uint32_t*>(base + layout.tenant_buckets),
           reinterpret_cast<Session*>(base + layout.sessions),
           reinterpret_cast<Ticket*>(base + layout.tickets),
+          reinterpret_cast<std::uint32_t*>(base + layout.id_buckets),
           reinterpret_cast<Receipt*>(base + layout.receipts),
+          reinterpret_cast<std::uint32_t*>(base + layout.receipt_buckets),
           reinterpret_cast<Event*>(base + layout.events),
           reinterpret_cast<RefusalCell*>(base + layout.refusals)};
 }
@@ -76,9 +91,11 @@ void format_classes(const Ledger& ledger) noexcept {
     ClassState& state = ledger.classes[i];
     const bool in_policy = i < header.policy.class_count;
     state.permits = in_policy ? header.policy.classes[i].permits : policy::kNoLimit;
+    state.capacity = static_cast<std::int32_t>(state.permits);
     state.max_queue = in_policy ? header.policy.classes[i].max_queue : policy::kNoLimit;
     state.policy_index = in_policy ? i : kNil;
-    state.ring_cursor = kNil;
+    state.aging_us = in_policy ? std::int64_t{header.policy.classes[i].aging_ms} * 1000 : 0;
+    state.borrowed_head = state.borrowed_tail = kNil;
     state.word = pack(ClassWord{static_cast<std::int32_t>(state.permits), 0, 0, false});
     if (in_policy) std::memcpy(state.name, header.policy.classes[i].name, policy::kNameBytes);
   }
@@ -91,13 +108,16 @@ void format_tables(const Ledger& ledger) noexcept {
     row.weight = 1;
     row.word = pack(RowWord{0, 0, policy::kNoLimit});
     row.eligible_head = row.eligible_tail = row.parked_head = row.parked_tail = kNil;
-    row.ring_next = row.ring_previous = kNil;
+    row.key_at = row.flood_at = kNil;
   }
   for (std::uint32_t i = 0; i < sizes.tenants; i++) ledger.tenants[i].hash_next = kNil;
   for (std::uint32_t i = 0; i < tenant_bucket_count(sizes); i++) ledger.tenant_buckets[i] = kNil;
+  for (std::uint32_t i = 0; i < id_bucket_count(sizes); i++) ledger.id_buckets[i] = kNil;
+  for (std::uint32_t i = 0; i < receipt_bucket_count(sizes); i++) ledger.receipt_buckets[i] = kNil;
+  for (std::uint32_t i = 0; i < sizes.receipts; i++) ledger.receipts[i].hash_next = kNil;
   for (std::uint32_t i = 0; i < ticket_count(ledger); i++) {
     Ticket& ticket = ledger.tickets[i];
-    ticket.tenant = ticket.klass = ticket.next = ticket.previous = kNil;
+    ticket.tenant = ticket.klass = ticket.next = ticket.previous = ticket.id_next = ticket.lender = kNil;
     ticket.source = PermitSource::own_class;
   }
   for (std::uint32_t i = 0; i < sizes.sessions; i++) ledger.sessions[i].tenant = kNil;
@@ -105,11 +125,13 @@ void format_tables(const Ledger& ledger) noexcept {
 
 }  // namespace
 
-std::uint32_t tenant_bucket_count(const Sizes& sizes) noexcept {
-  std::uint32_t count = 16;
-  while (count < sizes.tenants) count *= 2;
-  return count;
+std::uint32_t tenant_bucket_count(const Sizes& sizes) noexcept { return bucket_count(sizes.tenants); }
+
+std::uint32_t id_bucket_count(const Sizes& sizes) noexcept {
+  return bucket_count(sizes.sessions + sizes.external_tickets);
 }
+
+std::uint32_t receipt_bucket_count(const Sizes& sizes) noexcept { return bucket_count(sizes.receipts); }
 
 std::size_t region_size(const Sizes& sizes) noexcept { return are_valid(sizes) ? lay_out(sizes).end : 0; }
 
@@ -142,7 +164,7 @@ Status format(void* memory, std::size_t bytes, const Sizes& sizes, const char* b
   header.tenant_count = 1;
   header.tenant_hand = 1;
   const Exclusive lock;
-  adopt_rule(ledger, lock, kOverflowTenant);
+  adopt_rule(ledger, lock, kOverflowTenant, now_us);
   header.unclaimed_guarantees = guarantee_total(header.policy);
 
   // Last, so that nobody attaches to half a region.

@@ -13,7 +13,7 @@
 namespace sluice::ledger {
 
 inline constexpr std::uint64_t kMagic = 0x65636975'6c735f67;  // "g_sluice"
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 
 struct Shared {};
 struct Exclusive : Shared {};
@@ -64,8 +64,9 @@ struct Header {
   std::uint32_t receipt_next, event_next, refusal_next;
   // Counters.
   std::uint64_t sessions_admitted, sessions_refused, sessions_would_refuse;
-  std::uint64_t tickets_refused, waits_expired, waits_cancelled, overdraft_granted, admitted_by_switch;
-  std::uint64_t tenant_overflows, reclaimed, faults, time_limit_cancels, time_limit_terminates, logins_terminated;
+  std::uint64_t tickets_refused, pushed_out, waits_expired, waits_cancelled, overdraft_granted, admitted_by_switch;
+  std::uint64_t tenant_overflows, reclaimed, faults, time_limit_cancels, time_limit_terminates, borrow_cancels,
+      logins_terminated;
   std::uint64_t over_limit_grants;  // grants that found their class or row over its limit while enforcing; always 0
 };
 
@@ -74,11 +75,15 @@ struct Ledger {
   Header* header;
   ClassState* classes;
   Row* rows;
+  std::uint32_t* by_key;    // each class's heap of rows with eligible tickets: classes x tenants
+  std::uint32_t* by_queue;  // and of rows with queued ones
   Tenant* tenants;
   std::uint32_t* tenant_buckets;
   Session* sessions;
-  Ticket* tickets;  // sessions + external_tickets
+  Ticket* tickets;            // sessions + external_tickets
+  std::uint32_t* id_buckets;  // of live tickets with an owner
   Receipt* receipts;
+  std::uint32_t* receipt_buckets;  // of receipts with an owner
   Event* events;
   RefusalCell* refusals;
 };
@@ -93,8 +98,10 @@ struct Ledger {
 // Attaches to a formatted region; layout_mismatch where magic, version, stamp or size differ.
 [[nodiscard]] Status attach(void* memory, const char* build_stamp, Ledger& ledger) noexcept;
 
-// Buckets of the tenant hash table: a power of two.
+// Buckets of the hash tables of tenants, of live tickets with an owner and of their receipts: powers of two.
 [[nodiscard]] std::uint32_t tenant_bucket_count(const Sizes& sizes) noexcept;
+[[nodiscard]] std::uint32_t id_bucket_count(const Sizes& sizes) noexcept;
+[[nodiscard]] std::uint32_t receipt_bucket_count(const Sizes& sizes) noexcept;
 
 [[nodiscard]] inline std::uint32_t ticket_count(const Ledger& ledger) noexcept {
   return ledger.header->sizes.sessions + ledger.header->sizes.external_tickets;

@@ -4,7 +4,7 @@
 
 #include "ledger/atomics.h"
 #include "ledger/journal.h"
-#include "ledger/queue.h"
+#include "ledger/scheduler.h"
 #include "policy/decisions.h"
 
 namespace sluice::ledger {
@@ -34,12 +34,15 @@ void unchain(const Ledger& ledger, std::uint32_t tenant) noexcept {
   }
 }
 
-[[nodiscard]] bool looks_idle(const Ledger& ledger, std::uint32_t tenant, std::int64_t now_us) noexcept {
+[[nodiscard]] bool looks_idle(const Ledger& ledger, const Exclusive& lock, std::uint32_t tenant,
+                              std::int64_t now_us) noexcept {
   const Tenant& entry = ledger.tenants[tenant];
   if (entry.sessions > 0 || now_us - entry.last_used_us < kMinIdleUs) return false;
   for (std::uint32_t klass = 0; klass < ledger.header->sizes.classes; klass++) {
     const RowWord word = unpack_row(load(row_at(ledger, tenant, klass).word));
     if (word.in_use > 0 || word.parked > 0) return false;
+    // Who has had more than its share must not start anew under another name.
+    if (has_debt(ledger, lock, tenant * ledger.header->sizes.classes + klass, now_us)) return false;
   }
   return true;
 }
@@ -57,14 +60,14 @@ void unchain(const Ledger& ledger, std::uint32_t tenant) noexcept {
   return false;
 }
 
-[[nodiscard]] std::uint32_t find_recyclable(const Ledger& ledger, std::int64_t now_us) noexcept {
+[[nodiscard]] std::uint32_t find_recyclable(const Ledger& ledger, const Exclusive& lock, std::int64_t now_us) noexcept {
   Header& header = *ledger.header;
   std::uint32_t best = kNil;
   std::uint32_t searches = 0;
   for (std::uint32_t i = 0; i < kMaxRecycleScan && i + 1 < header.sizes.tenants; i++) {
     const std::uint32_t tenant = header.tenant_hand;
     header.tenant_hand = tenant + 1 < header.sizes.tenants ? tenant + 1 : 1;
-    if (!looks_idle(ledger, tenant, now_us)) continue;
+    if (!looks_idle(ledger, lock, tenant, now_us)) continue;
     if (best != kNil && ledger.tenants[tenant].last_used_us >= ledger.tenants[best].last_used_us) continue;
     if (searches == kMaxRecordSearches) break;
     searches++;
@@ -73,19 +76,22 @@ void unchain(const Ledger& ledger, std::uint32_t tenant) noexcept {
   return best;
 }
 
-// The rows are idle: only their limits and statistics are left of the former tenant.
+// The rows are idle: only their limits, statistics and what is known of holds are left of the former tenant.
 void reset_rows(const Ledger& ledger, std::uint32_t tenant) noexcept {
   for (std::uint32_t klass = 0; klass < ledger.header->sizes.classes; klass++) {
     Row& row = row_at(ledger, tenant, klass);
     row.granted = row.execution_us = row.would_wait = row.waited = row.refused = row.expired = row.cancelled = 0;
-    row.peak_queued = 0;
+    row.pushed_out = 0;
+    row.peak_queued = row.hold_samples = 0;
+    row.mean_hold_us = row.max_hold_us = row.idle_since_us = 0;
+    row.contention = 0;
   }
 }
 
-[[nodiscard]] std::uint32_t free_entry(const Ledger& ledger, std::int64_t now_us) noexcept {
+[[nodiscard]] std::uint32_t free_entry(const Ledger& ledger, const Exclusive& lock, std::int64_t now_us) noexcept {
   Header& header = *ledger.header;
   if (header.tenant_count < header.sizes.tenants) return header.tenant_count++;
-  const std::uint32_t tenant = find_recyclable(ledger, now_us);
+  const std::uint32_t tenant = find_recyclable(ledger, lock, now_us);
   if (tenant == kNil) return kNil;
   unchain(ledger, tenant);
   if (ledger.tenants[tenant].guaranteed > 0) header.guaranteed_tenants[ledger.tenants[tenant].rule]--;
@@ -129,7 +135,7 @@ std::uint32_t tenant_for(const Ledger& ledger, const Exclusive& lock, const char
   if (length == policy::kTenantBytes) return overflow(ledger, lock, fault(ledger, Status::corrupt), now_us);
   std::uint32_t tenant = find_tenant(ledger, lock, name);
   if (tenant == kNil) {
-    tenant = free_entry(ledger, now_us);
+    tenant = free_entry(ledger, lock, now_us);
     if (tenant == kNil) return overflow(ledger, lock, Status::table_full, now_us);
     Tenant& entry = ledger.tenants[tenant];
     std::memset(&entry, 0, sizeof(entry));
@@ -138,13 +144,13 @@ std::uint32_t tenant_for(const Ledger& ledger, const Exclusive& lock, const char
     std::uint32_t& bucket = ledger.tenant_buckets[bucket_of(ledger, name)];
     entry.hash_next = bucket;
     bucket = tenant;
-    adopt_rule(ledger, lock, tenant);
+    adopt_rule(ledger, lock, tenant, now_us);
   }
   ledger.tenants[tenant].last_used_us = now_us;
   return tenant;
 }
 
-void adopt_rule(const Ledger& ledger, const Exclusive&, std::uint32_t tenant) noexcept {
+void adopt_rule(const Ledger& ledger, const Exclusive& lock, std::uint32_t tenant, std::int64_t now_us) noexcept {
   Header& header = *ledger.header;
   Tenant& entry = ledger.tenants[tenant];
   entry.rule = policy::tenant_rule(header.policy, entry.name);
@@ -167,7 +173,7 @@ void adopt_rule(const Ledger& ledger, const Exclusive&, std::uint32_t tenant) no
     // A class that is no longer in the policy drains without limits.
     const std::uint32_t row_limit = ledger.classes[klass].policy_index == kNil ? policy::kNoLimit : limit;
     Row& row = row_at(ledger, tenant, klass);
-    row.weight = weight;
+    reweigh(ledger, lock, tenant * header.sizes.classes + klass, weight, now_us);
     change_row(row, [row_limit](RowWord& word) noexcept {
       const bool changed = word.limit != row_limit;
       word.limit = row_limit;

@@ -1,4 +1,4 @@
-// Tenants by name: a hash table of fixed size. An entry without sessions and without tickets may be recycled for a
+// Tenants by name: a hash table of fixed size. An entry without sessions, tickets and debts may be recycled for a
 // newcomer.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace sluice::ledger {
 
 // Gives the tenant the rule, session limits and guarantee, and its rows the weight and limit, that the policy in force
 // has for its name. The caller promotes and dispatches where a limit rose.
-void adopt_rule(const Ledger& ledger, const Exclusive& lock, std::uint32_t tenant) noexcept;
+void adopt_rule(const Ledger& ledger, const Exclusive& lock, std::uint32_t tenant, std::int64_t now_us) noexcept;
 
 // Session permits a policy holds back for tenants, whether they have come already or not.
 [[nodiscard]] std::uint32_t guarantee_total(const policy::Policy& policy) noexcept;

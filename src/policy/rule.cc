@@ -71,6 +71,9 @@ std::size_t rule_path(const Policy& policy, Rule rule, char* out, std::size_t si
     case RuleField::class_time_limit:
       add_class(path, policy, rule.index, "transactionTimeLimitMs");
       break;
+    case RuleField::class_borrow_ttl:
+      add_class(path, policy, rule.index, "borrow.ttlMs");
+      break;
     case RuleField::tenant_max_inflight:
       add_tenant(path, policy, rule.index, "maxInflight");
       break;

@@ -225,7 +225,7 @@ void World::wait(std::uint32_t slot) {
   const Outcome outcome = ledger::poll_wait(t_.ledger, t_.lock, slot, t_.now_us);
   if (outcome.status == Status::ok) {
     backend.at = At::holding;
-  } else if (outcome.status == Status::overdraft_exhausted) {
+  } else if (outcome.status == Status::overdraft_exhausted || outcome.status == Status::pushed_out) {
     backend.at = At::idle;
   } else if (outcome.status != Status::queued) {
     fail("a poll answered neither queued nor granted");
@@ -410,20 +410,22 @@ void World::hand_over() {
 void World::note(ledger::Wakes wakes) {
   for (std::uint32_t i = 0; i < wakes.count; i++) {
     const std::uint32_t slot = wakes.tickets[i];
-    if (state(slot) == TicketState::execution_granted) was_granted(slot);
+    if (state(slot) == TicketState::execution_granted) {
+      was_granted(slot);
+    } else {
+      left_queue(slot);
+    }
   }
 }
 
-// Whoever gets wakes with `more` calls dispatch again; here after every call.
+// Whoever gets wakes with `more` calls tick again; here after every call.
 void World::drain_wakes() {
-  for (std::uint32_t klass = 0; klass < kClasses; klass++) {
-    ledger::Wakes wakes;
-    do {
-      wakes = {};
-      ledger::dispatch(t_.ledger, t_.lock, klass, t_.now_us, wakes);
-      note(wakes);
-    } while (wakes.more);
-  }
+  ledger::Wakes wakes;
+  do {
+    wakes = {};
+    ledger::tick(t_.ledger, t_.lock, t_.now_us, wakes);
+    note(wakes);
+  } while (wakes.more);
   if (is_enforcing()) return;
   switch_off();
 }
@@ -549,12 +551,13 @@ std::string check_shares(std::uint64_t seed) {
   for (std::uint32_t i = 0; i < kRows * kEach; i++) {
     if (t.begin(i, tenants[i % kRows]).status == Status::ok) holders.push_back(i);
   }
-  const std::uint32_t rounds = 40;
+  const std::uint32_t rounds = 400;
   for (std::uint32_t i = 0; i < rounds * total; i++) {
     const std::size_t at = random() % holders.size();
     const std::uint32_t holder = holders[at];
     const std::uint32_t tenant = t.ledger.tickets[holder].tenant;
     t.woken.clear();
+    t.now_us += 10'000;
     if (t.finish(holder) != Status::ok || t.woken.size() != 1)
       return "a release under saturation did not grant one waiter";
     holders[at] = t.woken[0];
@@ -566,7 +569,8 @@ std::string check_shares(std::uint64_t seed) {
   }
   for (std::uint32_t k = 0; k < kRows; k++) {
     const std::uint32_t due = rounds * weights[k];
-    if (grants[k] + weights[k] < due || grants[k] > due + weights[k]) {
+    // Holds differ by chance, and it is their sum that is shared.
+    if (grants[k] < due - due / 6 || grants[k] > due + due / 6) {
       return "weight " + std::to_string(weights[k]) + " got " + std::to_string(grants[k]) + " grants instead of " +
              std::to_string(due);
     }

@@ -73,7 +73,7 @@ struct Stress {
     for (std::uint32_t i = 0; i < wakes.count; i++) woken[wakes.tickets[i]].store(true);
   }
   template <typename Call>
-  auto locked(std::uint32_t klass, Call call) {
+  auto locked(Call call) {
     Wakes wakes = {};
     std::unique_lock guard(mutex);
     auto answer = call(wakes);
@@ -83,7 +83,7 @@ struct Stress {
       if (!wakes.more) return answer;
       wakes = {};
       guard.lock();
-      dispatch(t.ledger, t.lock, klass, clock_us(), wakes);
+      tick(t.ledger, t.lock, clock_us(), wakes);
     }
   }
 
@@ -183,7 +183,7 @@ class Worker {
     if (status == Status::ok) return enter(b, PermitSource::own_class);
     if (status != Status::contended) return s_.fail("a take answered with a fault");
     bool parked = false;
-    const Outcome outcome = s_.locked(klass, [&](Wakes& wakes) {
+    const Outcome outcome = s_.locked([&](Wakes& wakes) {
       const Outcome answer = take_or_queue(s_.t.ledger, s_.t.lock, b.slot, b.request, wakes);
       parked = answer.status == Status::queued && s_.t.ledger.tickets[b.slot].parked;
       return answer;
@@ -206,7 +206,7 @@ class Worker {
     if (!woken && !late && pick(64) != 0) return;
     PermitSource source = PermitSource::none;
     const Status why = late ? Status::queue_deadline : Status::cancelled;
-    const Outcome outcome = s_.locked(b.request.klass, [&](Wakes& wakes) {
+    const Outcome outcome = s_.locked([&](Wakes& wakes) {
       const Outcome answer = woken ? poll_wait(s_.t.ledger, s_.t.lock, b.slot, now)
                                    : end_wait(s_.t.ledger, s_.t.lock, b.slot, why, now, wakes);
       source = s_.t.ledger.tickets[b.slot].source;
@@ -218,7 +218,7 @@ class Worker {
     }
     // A latch set for this slot's previous wait can arrive late, as in the server: look again, wait on.
     if (outcome.status == Status::queued) return;
-    if (outcome.status != why && outcome.status != Status::overdraft_exhausted)
+    if (outcome.status != why && outcome.status != Status::overdraft_exhausted && outcome.status != Status::pushed_out)
       return s_.fail("a wait ended in a fault");
     s_.count(late ? kDeadline : kCancel);
     b.at = Backend::idle;
@@ -236,9 +236,8 @@ class Worker {
     s_.count(kRelease);
     Status status = release(s_.t.ledger, b.slot, clock_us());
     if (status == Status::contended) {
-      status = s_.locked(b.request.klass, [&](Wakes& wakes) {
-        return release_locked(s_.t.ledger, s_.t.lock, b.slot, clock_us(), wakes);
-      });
+      status =
+          s_.locked([&](Wakes& wakes) { return release_locked(s_.t.ledger, s_.t.lock, b.slot, clock_us(), wakes); });
     }
     if (status != Status::ok) return s_.fail("a release failed");
     if (pick(4) == 0 && release(s_.t.ledger, b.slot, clock_us()) != Status::ok) s_.fail("a second release was not ok");
@@ -248,7 +247,7 @@ class Worker {
 
   bool hand_over_to_somebody(Backend& b) {
     std::uint32_t to = kNil;
-    const Status status = s_.locked(b.request.klass, [&](Wakes& wakes) {
+    const Status status = s_.locked([&](Wakes& wakes) {
       const Ticket& giver = s_.t.ledger.tickets[b.slot];
       if (phase_state(std::atomic_ref(s_.t.ledger.tickets[b.slot].phase).load()) != TicketState::in_transaction ||
           giver.source != PermitSource::own_class) {
@@ -328,7 +327,7 @@ void administrate(Stress& s) {
         if (first && apply_policy(s.t.ledger, s.t.lock, policy, Mode::enforce, clock_us(), wakes) != Status::ok) {
           s.fail("a policy was not applied");
         }
-        for (std::uint32_t k = 0; k < kClasses; k++) dispatch(s.t.ledger, s.t.lock, k, clock_us(), wakes);
+        tick(s.t.ledger, s.t.lock, clock_us(), wakes);
       }
       s.wake(wakes);
       more = wakes.more;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ledger/atomics.h"
+#include "ledger/borrowing.h"
 #include "ledger_fixture.h"
 
 namespace sluice::ledger {
@@ -155,7 +156,7 @@ TEST_F(LedgerAdmission, ShadowTakesOverEveryLimitAndCountsWhatWouldHaveHappened)
   EXPECT_EQ(t.klass().free, -4);
   EXPECT_EQ(t.row(b).in_use, 6U);
   EXPECT_EQ(t.ledger.classes[0].would_refuse, 0U);
-  EXPECT_EQ(t.ledger.classes[0].peak_in_use, 6U);
+  EXPECT_EQ(peak_in_use(t.ledger.classes[0]), 6U);
   std::uint64_t would_wait = 0;
   for (std::uint32_t ticket = 2; ticket < 8; ticket++) would_wait += t.ledger.tickets[ticket].stat_would_wait;
   EXPECT_EQ(would_wait, 4U);

@@ -74,7 +74,17 @@ TEST_F(LedgerAudit, EachFalsifiedBalanceIsNamed) {
     });
   });
   expect_named("row_list", [&](int by) { row(a).eligible_count += static_cast<std::uint32_t>(by); });
-  expect_named("ring", [&](int by) { state.ring_size += static_cast<std::uint32_t>(by); });
+  expect_named("class_order", [&](int by) { state.key_count += static_cast<std::uint32_t>(by); });
+  expect_named("class_order", [&](int by) { state.flood_count += static_cast<std::uint32_t>(by); });
+  expect_named("class_order", [&](int by) { state.active_weight += static_cast<std::uint32_t>(by); });
+  std::uint32_t place = kNil;
+  expect_named("row_order", [&](int) { std::swap(place, row(a).flood_at); });
+  expect_named("borrowing", [&](int by) { state.borrowed += static_cast<std::uint32_t>(by); });
+  expect_named("borrowing", [&](int by) { state.lent += static_cast<std::uint32_t>(by); });
+  expect_named("borrowing", [&](int by) { state.borrowed_from[1] += static_cast<std::uint32_t>(by); });
+  expect_named("borrowing", [&](int by) { state.permits += static_cast<std::uint32_t>(by); });
+  expect_named("borrowers",
+               [&](int by) { change_word([by](ClassWord& w) { w.borrowers += static_cast<std::uint32_t>(by); }); });
   expect_named("ordinary_sessions", [&](int by) { header.ordinary_sessions += static_cast<std::uint32_t>(by); });
   expect_named("admin_sessions", [&](int by) { header.admin_sessions += static_cast<std::uint32_t>(by); });
   expect_named("admin_role_sessions", [&](int by) { header.admin_role_sessions[3] += static_cast<std::uint32_t>(by); });

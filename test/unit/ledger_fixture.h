@@ -39,7 +39,14 @@ inline void add_class(policy::Policy& policy, const char* name, std::uint32_t pe
   entry.permits = permits;
   entry.max_queue = max_queue;
   entry.queue_deadline_ms = queue_deadline_ms;
+  entry.aging_ms = 500;
   entry.transaction_time_limit_ms = policy::kNoTimeLimit;
+}
+
+// Lets a class of the policy borrow from others, named by their place in it.
+inline void let_borrow(policy::Policy& policy, std::uint32_t klass, std::uint32_t from_classes, std::uint32_t max,
+                       std::uint32_t ttl_ms = 1000, policy::BorrowExpiry on_expiry = policy::BorrowExpiry::mark) {
+  policy.classes[klass].borrow = {from_classes, max, ttl_ms, on_expiry};
 }
 
 inline policy::TenantRule& add_tenant(policy::Policy& policy, const char* pattern, std::uint32_t weight,
@@ -76,7 +83,7 @@ class TestLedger {
   std::uint32_t tenant(const char* name) { return tenant_for(ledger, lock, name, now_us); }
 
   TicketRequest request(std::uint32_t tenant, std::uint32_t klass, bool enforce = true) const {
-    return {tenant, klass, enforce, Uuid{}, now_us, now_us + 60'000'000, 0};
+    return {tenant, klass, enforce, Uuid{}, now_us, now_us + 60'000'000, 0, 0};
   }
 
   // The whole way of a caller: without the lock, then with it.
@@ -91,26 +98,35 @@ class TestLedger {
   Outcome begin_locked(std::uint32_t ticket, const TicketRequest& request) {
     Wakes wakes = {};
     const Outcome outcome = take_or_queue(ledger, lock, ticket, request, wakes);
-    note(wakes, request.klass);
+    note(wakes);
     return outcome;
   }
 
   Status finish(std::uint32_t ticket) {
-    const std::uint32_t klass = ledger.tickets[ticket].klass;
     Status status = release(ledger, ticket, now_us);
     if (status != Status::contended) return status;
     Wakes wakes = {};
     status = release_locked(ledger, lock, ticket, now_us, wakes);
-    note(wakes, klass);
+    note(wakes);
     return status;
   }
 
   Outcome end(std::uint32_t ticket, Status why) {
     Wakes wakes = {};
-    const std::uint32_t klass = ledger.tickets[ticket].klass;
     const Outcome outcome = end_wait(ledger, lock, ticket, why, now_us, wakes);
-    note(wakes, klass);
+    note(wakes);
     return outcome;
+  }
+
+  // Lets time pass as the guard sees it.
+  void pass(std::int64_t us) {
+    const std::int64_t end_us = now_us + us;
+    while (now_us < end_us) {
+      now_us = now_us + 100'000 < end_us ? now_us + 100'000 : end_us;
+      Wakes wakes = {};
+      tick(ledger, lock, now_us, wakes);
+      note(wakes);
+    }
   }
 
   Outcome poll(std::uint32_t ticket) { return poll_wait(ledger, lock, ticket, now_us); }
@@ -146,11 +162,11 @@ class TestLedger {
     void operator()(char* memory) const { std::free(memory); }
   };
 
-  void note(Wakes& wakes, std::uint32_t klass) {
+  void note(Wakes& wakes) {
     woken.insert(woken.end(), wakes.tickets, wakes.tickets + wakes.count);
     while (wakes.more) {
       wakes = {};
-      dispatch(ledger, lock, klass, now_us, wakes);
+      tick(ledger, lock, now_us, wakes);
       woken.insert(woken.end(), wakes.tickets, wakes.tickets + wakes.count);
     }
   }

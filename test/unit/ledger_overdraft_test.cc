@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "ledger/admission.h"
+#include "ledger/estimate.h"
 #include "ledger_fixture.h"
 
 namespace sluice::ledger {
@@ -36,7 +37,7 @@ TEST_F(LedgerOverdraft, ABlockerMovesToTheHeadOfItsRowBehindOlderBlockers) {
   EXPECT_EQ(t.audit_report(), "");
   ASSERT_EQ(t.finish(0), Status::ok);
   EXPECT_EQ(t.woken, (std::vector<std::uint32_t>{3}));
-  EXPECT_EQ(queue_position(t.ledger, t.lock, 2), 2U);
+  EXPECT_EQ(queue_position(t.ledger, t.lock, 2, t.now_us), 2U);
   EXPECT_EQ(t.ledger.header->overdraft_waiters, 1U);
   EXPECT_EQ(t.audit_report(), "");
 }
@@ -95,12 +96,13 @@ TEST_F(LedgerOverdraft, OnlyWaitersCanBeMarkedOrLentTo) {
 }
 
 TEST_F(LedgerOverdraft, PositionsFollowTheOrderOfService) {
-  EXPECT_EQ(queue_position(t.ledger, t.lock, 0), 0U);
-  // Rows take turns: b's first, a's first, b's second, b's third. a's parked one waits for a slot.
-  EXPECT_EQ(queue_position(t.ledger, t.lock, 4), 2U);
-  EXPECT_EQ(queue_position(t.ledger, t.lock, 2), 3U);
-  EXPECT_EQ(queue_position(t.ledger, t.lock, 3), 4U);
-  EXPECT_GE(queue_position(t.ledger, t.lock, 5), 4U);
+  EXPECT_EQ(queue_position(t.ledger, t.lock, 0, t.now_us), 0U);
+  // a holds nothing and comes before b, which does; a's parked ticket has to wait for a's slot besides.
+  EXPECT_EQ(queue_position(t.ledger, t.lock, 4, t.now_us), 1U);
+  EXPECT_EQ(queue_position(t.ledger, t.lock, 1, t.now_us), 2U);
+  EXPECT_EQ(queue_position(t.ledger, t.lock, 2, t.now_us), 3U);
+  EXPECT_EQ(queue_position(t.ledger, t.lock, 3, t.now_us), 4U);
+  EXPECT_GE(queue_position(t.ledger, t.lock, 5, t.now_us), 2U);
 }
 
 }  // namespace

@@ -30,18 +30,26 @@ class RandomLedger {
     test::add_tenant(policy, "*", 1 + pick(3), pick(5));
     test::add_tenant(policy, "a", 1 + pick(5), 1 + pick(3));
     policy.overdraft_max = pick(3);
-    ASSERT_EQ(t.apply(policy), Status::ok);
-    Wakes wakes;
     for (std::uint32_t klass = 0; klass < 2; klass++) {
-      do {
-        wakes = {};
-        dispatch(t.ledger, t.lock, klass, t.now_us, wakes);
-      } while (wakes.more);
+      policy.classes[klass].aging_ms = 1 + pick(20);
+      const auto on_expiry = pick(2) == 0 ? policy::BorrowExpiry::mark : policy::BorrowExpiry::cancel;
+      if (pick(3) != 0) test::let_borrow(policy, klass, 3U & ~(1U << klass), 1 + pick(4), 1 + pick(20), on_expiry);
     }
+    ASSERT_EQ(t.apply(policy), Status::ok);
+    tick_all();
+  }
+
+  void tick_all() {
+    Wakes wakes;
+    do {
+      wakes = {};
+      tick(t.ledger, t.lock, t.now_us, wakes);
+    } while (wakes.more);
   }
 
   void step() {
     t.now_us += pick(1000);
+    if (pick(50) == 0) tick_all();
     const std::uint32_t ticket = pick(kTickets);
     switch (t.state(ticket)) {
       case TicketState::queued:
@@ -52,7 +60,14 @@ class RandomLedger {
         break;
       case TicketState::in_transaction:
       case TicketState::committing:
-        if (pick(4) == 0) {
+      case TicketState::expiring:
+        if (t.state(ticket) == TicketState::expiring) {
+          EXPECT_EQ(t.finish(ticket), Status::ok);
+          break;
+        }
+        if (pick(8) == 0 && expire_borrowed(t.ledger, t.lock, ticket, t.now_us) == Status::ok) {
+          EXPECT_EQ(t.state(ticket), TicketState::expiring);
+        } else if (pick(4) == 0) {
           EXPECT_EQ(begin_commit(t.ledger, ticket), Status::ok);
         } else {
           EXPECT_EQ(t.finish(ticket), Status::ok);
@@ -89,8 +104,7 @@ class RandomLedger {
             t.ledger.tickets[other].klass == t.ledger.tickets[ticket].klass &&
             t.ledger.tickets[other].source == PermitSource::own_class) {
           (void)hand_over(t.ledger, t.lock, other, ticket, t.now_us);
-          Wakes after = {};
-          dispatch(t.ledger, t.lock, t.ledger.tickets[ticket].klass, t.now_us, after);
+          tick_all();
         }
     }
   }
@@ -100,6 +114,8 @@ class RandomLedger {
     for (std::uint32_t klass = 0; klass < 2; klass++) {
       const ClassWord word = t.klass(klass);
       EXPECT_FALSE(word.free > 0 && word.waiters > 0);
+      EXPECT_LE(t.ledger.classes[klass].queued, std::max(t.ledger.classes[klass].max_queue, most_queued[klass]));
+      most_queued[klass] = t.ledger.classes[klass].queued;
       for (const std::uint32_t tenant : tenants) {
         const RowWord row = t.row(tenant, klass);
         EXPECT_FALSE(row.parked > 0 && row.in_use < row.limit);
@@ -111,6 +127,7 @@ class RandomLedger {
   std::mt19937 random;
   std::vector<std::uint32_t> tenants;
   std::uint64_t generation = 0;
+  std::uint32_t most_queued[2] = {0, 0};  // a queue that is too long after a change of policy only gets shorter
 };
 
 TEST(LedgerQueueProperty, EveryRandomHistoryConservesBothQuotas) {

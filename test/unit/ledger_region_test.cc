@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ledger/borrowing.h"
 #include "ledger_fixture.h"
 
 namespace sluice::ledger {
@@ -23,7 +24,7 @@ TEST(LedgerRegion, WithNothingPublishedEverythingIsAdmittedAndCounted) {
   const std::uint32_t tenant = t.tenant("anyone");
   for (std::uint32_t i = 0; i < 10; i++) EXPECT_EQ(t.begin(i, t.request(tenant, 0, false)).status, Status::ok);
   EXPECT_EQ(t.row(tenant).in_use, 10U);
-  EXPECT_EQ(t.ledger.classes[0].peak_in_use, 10U);
+  EXPECT_EQ(peak_in_use(t.ledger.classes[0]), 10U);
   for (std::uint32_t i = 0; i < 10; i++) EXPECT_EQ(t.finish(i), Status::ok);
   EXPECT_EQ(t.row(tenant).in_use, 0U);
   EXPECT_EQ(t.audit_report(), "");

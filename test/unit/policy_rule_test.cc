@@ -40,6 +40,7 @@ TEST_F(PolicyRule, PathsAreThoseOfTheDocument) {
   EXPECT_EQ(path(RuleField::class_max_queue, 1), "executionClasses.batch.maxQueue");
   EXPECT_EQ(path(RuleField::class_queue_deadline, 1), "executionClasses.batch.queueDeadlineMs");
   EXPECT_EQ(path(RuleField::class_time_limit, 1), "executionClasses.batch.transactionTimeLimitMs");
+  EXPECT_EQ(path(RuleField::class_borrow_ttl, 1), "executionClasses.batch.borrow.ttlMs");
   EXPECT_EQ(path(RuleField::tenant_max_inflight, 0), "tenants.*.maxInflight");
   EXPECT_EQ(path(RuleField::tenant_max_sessions, 1), "tenants.\"acme.eu\".maxSessions");
   EXPECT_EQ(path(RuleField::database_max_sessions, 0), "databaseCaps.shared_db.maxSessions");

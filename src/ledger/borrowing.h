@@ -1,0 +1,54 @@
+// Permits that a class lends while it does not use them. The lender's word shows one free permit less, the borrower's
+// one more; how many whom owes whom is kept by pairs of classes. Borrowed permits are fungible: whatever permit comes
+// back to a class that owes, it repays first. Everything here needs the lock.
+//
+// A class may borrow where its rule allows it, it has a waiter and no permit of its own, and it owes less than its
+// maximum; a class lends only what it has not used lately: nobody eligible waits in it, it owes nothing itself, and
+// permits - lent - lending_peak >= 1, where lending_peak is the decaying maximum of its use and its demand. So the debt
+// to a class never grows while it queues, and every release repays it.
+//
+// As long as a class owes, or another waits to borrow from it, its word says so (ClassWord::borrowers) and its takes
+// and releases go through the lock.
+#pragma once
+
+#include <cstdint>
+
+#include "ledger/region.h"
+
+namespace sluice::ledger {
+
+// Moves one permit from a class that may lend it to `klass`. The lender, or kNil.
+[[nodiscard]] std::uint32_t borrow(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass,
+                                   std::int64_t now_us) noexcept;
+
+// A permit of `klass` is being given up by the ticket (kNil: by none, the class has one to spare). Where the class owes
+// it is repaid, and the lender that has one more free now is the answer; kNil: nothing is owed.
+[[nodiscard]] std::uint32_t repay(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass,
+                                  std::uint32_t ticket) noexcept;
+
+// The ticket that has just been granted holds the permit that was borrowed from `lender`.
+void mark_borrowed(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::uint32_t lender) noexcept;
+
+// Shows in the words of the class and its possible lenders whether it waits to borrow and whether it owes.
+void show_borrowing(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass) noexcept;
+
+// The class whose waiters may borrow from `lender`, after `previous` (kNil: the first); kNil: no more.
+[[nodiscard]] std::uint32_t next_borrower(const Ledger& ledger, const Exclusive& lock, std::uint32_t lender,
+                                          std::uint32_t previous) noexcept;
+
+// Remembers how much the class has used and wanted lately. Every tick, and before it lends.
+void note_demand(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us) noexcept;
+
+// Takes over the borrowing rules of the deciding policy. Between withdraw and adopt no class is shown as waiting to
+// borrow.
+void withdraw_borrowing(const Ledger& ledger, const Exclusive& lock) noexcept;
+void adopt_borrowing(const Ledger& ledger, const Exclusive& lock) noexcept;
+
+// Does the ticket's borrowed permit have to go back: older than its ttl, and its lender queues?
+[[nodiscard]] bool is_overdue(const Ledger& ledger, const Shared& lock, std::uint32_t ticket,
+                              std::int64_t now_us) noexcept;
+
+// The most permits that were in use at one time since reset.
+[[nodiscard]] std::uint32_t peak_in_use(const ClassState& state) noexcept;
+
+}  // namespace sluice::ledger

@@ -1,0 +1,232 @@
+#include "ledger/ticket_identity.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "ledger/journal.h"
+#include "ledger_fixture.h"
+
+namespace sluice::ledger {
+namespace {
+
+constexpr std::uint32_t kOwner = 16384;
+constexpr std::uint32_t kStranger = 16385;
+
+[[nodiscard]] Uuid id_of(std::uint32_t number) {
+  Uuid id = {};
+  std::memcpy(id.bytes + 4, &number, sizeof(number));
+  id.bytes[0] = 1;
+  return id;
+}
+
+// One class with one permit and room for two waiters; a request with an id of its own.
+class LedgerTicketIdentity : public ::testing::Test {
+ protected:
+  LedgerTicketIdentity() : t({8, 0, 4, 1, 8, 16, 16}) {
+    policy::Policy policy = test::empty_policy();
+    test::add_class(policy, "only", 1, 2);
+    test::add_tenant(policy, "*", 1, policy::kNoLimit);
+    EXPECT_EQ(t.apply(policy), Status::ok);
+    a = t.tenant("a");
+  }
+
+  TicketRequest named(std::uint32_t number, std::uint32_t owner = kOwner) {
+    TicketRequest request = t.request(a, 0);
+    request.id = id_of(number);
+    request.owner = owner;
+    return request;
+  }
+
+  Outcome begin(std::uint32_t ticket, std::uint32_t number, std::uint32_t owner = kOwner) {
+    return t.begin_locked(ticket, named(number, owner));
+  }
+
+  test::TestLedger t;
+  std::uint32_t a;
+};
+
+TEST_F(LedgerTicketIdentity, AnUnknownIdRunsAndIsKnownWhileItRuns) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(begin(1, 1).status, Status::duplicate_ticket);
+  const Original original = original_of(t.ledger, t.lock, 1, named(1));
+  EXPECT_EQ(original.state, TicketState::in_transaction);
+  EXPECT_EQ(original.ended_us, 0);
+  EXPECT_EQ(t.audit_report(), "");
+}
+
+TEST_F(LedgerTicketIdentity, ADuplicateOfAQueuedTicketIsRefusedAndTheFirstKeepsItsPlace) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(begin(1, 2).status, Status::queued);
+  EXPECT_EQ(begin(2, 2).status, Status::duplicate_ticket);
+  EXPECT_EQ(original_of(t.ledger, t.lock, 2, named(2)).state, TicketState::queued);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  EXPECT_EQ(t.poll(1).status, Status::ok);
+}
+
+TEST_F(LedgerTicketIdentity, AnExecutedIdIsRefusedWithItsReceipt) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  t.now_us += 5000;
+  EXPECT_EQ(t.finish(0), Status::ok);
+  t.now_us += 1000;
+  EXPECT_EQ(begin(0, 1).status, Status::duplicate_ticket);
+  const Original original = original_of(t.ledger, t.lock, 0, named(1));
+  EXPECT_EQ(original.state, TicketState::request_released);
+  EXPECT_EQ(original.ended_us, t.now_us - 1000);
+}
+
+TEST_F(LedgerTicketIdentity, ADuplicateDoesNotHideTheReceiptItRepeats) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  for (int i = 0; i < 20; i++) EXPECT_EQ(begin(1, 1).status, Status::duplicate_ticket) << i;
+  EXPECT_EQ(original_of(t.ledger, t.lock, 1, named(1)).state, TicketState::request_released);
+}
+
+TEST_F(LedgerTicketIdentity, ARetryKeepsTheAgeOfItsFirstRequest) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(begin(1, 2).status, Status::queued);
+  const std::int64_t first_us = t.ledger.tickets[1].queued_us;
+  t.now_us += 700'000;
+  EXPECT_EQ(t.end(1, Status::queue_deadline).status, Status::queue_deadline);
+  t.now_us += 300'000;
+  const Known known = recognize(t.ledger, t.lock, 3, named(2));
+  EXPECT_EQ(known.status, Status::ok);
+  EXPECT_EQ(known.queued_us, first_us);
+  // And over a second retry, from another backend.
+  EXPECT_EQ(begin(3, 2).status, Status::queued);
+  EXPECT_EQ(t.ledger.tickets[3].queued_us, first_us);
+  EXPECT_EQ(t.end(3, Status::cancelled).status, Status::cancelled);
+  EXPECT_EQ(recognize(t.ledger, t.lock, 1, named(2)).queued_us, first_us);
+}
+
+TEST_F(LedgerTicketIdentity, ARequestRefusedForAFullQueueKeepsItsAge) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(begin(1, 2).status, Status::queued);
+  EXPECT_EQ(begin(2, 3).status, Status::queued);
+  const std::int64_t first_us = t.now_us;
+  EXPECT_EQ(begin(3, 4).status, Status::queue_full);
+  t.now_us += 250'000;
+  EXPECT_EQ(begin(3, 4).status, Status::queue_full);
+  EXPECT_EQ(recognize(t.ledger, t.lock, 3, named(4)).queued_us, first_us);
+}
+
+TEST_F(LedgerTicketIdentity, TheSameIdOfAnotherRoleIsSomebodyElses) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(begin(1, 1, kStranger).status, Status::queued);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  EXPECT_EQ(t.poll(1).status, Status::ok);
+  EXPECT_EQ(recognize(t.ledger, t.lock, 2, named(1)).status, Status::duplicate_ticket);
+  EXPECT_EQ(t.finish(1), Status::ok);
+  EXPECT_EQ(recognize(t.ledger, t.lock, 2, named(1, kStranger + 1)).status, Status::ok);
+}
+
+TEST_F(LedgerTicketIdentity, AReceiptCountsForTheLeaseOnly) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  const std::int64_t lease_us = std::int64_t{t.ledger.header->policy.lease_ms} * 1000;
+  t.now_us += lease_us;
+  EXPECT_EQ(recognize(t.ledger, t.lock, 0, named(1)).status, Status::duplicate_ticket);
+  t.now_us += 1;
+  EXPECT_EQ(recognize(t.ledger, t.lock, 0, named(1)).status, Status::ok);
+  EXPECT_EQ(original_of(t.ledger, t.lock, 0, named(1)).state, TicketState::none);
+}
+
+TEST_F(LedgerTicketIdentity, ALiveTicketIsKnownHoweverLongItRuns) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  t.now_us += 3'600'000'000;
+  EXPECT_EQ(recognize(t.ledger, t.lock, 1, named(1)).status, Status::duplicate_ticket);
+}
+
+TEST_F(LedgerTicketIdentity, TheLedgersOwnIdsAreNobodysDuplicates) {
+  TicketRequest request = t.request(a, 0);
+  request.id = id_of(1);
+  EXPECT_EQ(t.begin_locked(0, request).status, Status::ok);
+  EXPECT_EQ(t.begin_locked(1, request).status, Status::queued);
+  EXPECT_EQ(recognize(t.ledger, t.lock, 2, named(1)).status, Status::ok);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  EXPECT_EQ(recognize(t.ledger, t.lock, 2, named(1)).status, Status::ok);
+}
+
+TEST_F(LedgerTicketIdentity, ShadowRefusesNoDuplicate) {
+  TicketRequest request = named(1);
+  request.enforce = false;
+  EXPECT_EQ(t.begin_locked(0, request).status, Status::ok);
+  EXPECT_EQ(t.begin_locked(1, request).status, Status::ok);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  EXPECT_EQ(t.begin_locked(0, request).status, Status::ok);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  EXPECT_EQ(t.finish(1), Status::ok);
+  EXPECT_EQ(t.audit_report(), "");
+}
+
+TEST_F(LedgerTicketIdentity, AReceiptThatWasOverwrittenIsForgotten) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  for (std::uint32_t i = 0; i < 7; i++) {
+    EXPECT_EQ(begin(0, 100 + i).status, Status::ok);
+    EXPECT_EQ(t.finish(0), Status::ok);
+  }
+  EXPECT_EQ(recognize(t.ledger, t.lock, 0, named(1)).status, Status::duplicate_ticket);
+  EXPECT_EQ(begin(0, 200).status, Status::ok);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  EXPECT_EQ(recognize(t.ledger, t.lock, 0, named(1)).status, Status::ok);
+}
+
+// A repeated id occupies one place in the index, however often it is turned away.
+TEST_F(LedgerTicketIdentity, ARepeatedIdMakesNoChainLonger) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(begin(1, 2).status, Status::queued);
+  EXPECT_EQ(begin(2, 3).status, Status::queued);
+  for (int i = 0; i < 6; i++) EXPECT_EQ(begin(3, 4).status, Status::queue_full);
+  std::uint32_t indexed = 0;
+  for (std::uint32_t bucket = 0; bucket < receipt_bucket_count(t.ledger.header->sizes); bucket++) {
+    for (std::uint32_t at = t.ledger.receipt_buckets[bucket]; at != kNil; at = t.ledger.receipts[at].hash_next) {
+      indexed++;
+    }
+  }
+  EXPECT_EQ(indexed, 1U);
+}
+
+// A model of plain maps says what every random step must answer, over rings that wrap and slots that are used again.
+TEST(LedgerTicketIdentityProperty, AnswersAsAPlainModelDoes) {
+  for (std::uint32_t seed = 1; seed <= 20; seed++) {
+    constexpr std::uint32_t kSlots = 12;
+    test::TestLedger t({kSlots, 0, 4, 1, 1024, 16, 16});
+    policy::Policy policy = test::empty_policy();
+    test::add_class(policy, "only", kSlots, kSlots);
+    test::add_tenant(policy, "*", 1, policy::kNoLimit);
+    ASSERT_EQ(t.apply(policy), Status::ok);
+    const std::uint32_t tenant = t.tenant("a");
+    std::mt19937 random(seed);
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> ran;  // owner, id -> when it ended
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> held(kSlots);
+    for (int step = 0; step < 900; step++) {
+      t.now_us += random() % 40'000;
+      const std::uint32_t slot = random() % kSlots;
+      if (held[slot].first != 0) {
+        ASSERT_EQ(t.finish(slot), Status::ok);
+        ran[held[slot]] = t.now_us;
+        held[slot] = {};
+        continue;
+      }
+      TicketRequest request = t.request(tenant, 0);
+      const std::pair<std::uint32_t, std::uint32_t> key = {kOwner + random() % 3, random() % 16};
+      request.owner = key.first;
+      request.id = id_of(key.second);
+      bool known = false;
+      for (const auto& other : held) known = known || other == key;
+      const auto receipt = ran.find(key);
+      known = known || (receipt != ran.end() && t.now_us - receipt->second <= 10'000'000);
+      const Status status = t.begin_locked(slot, request).status;
+      ASSERT_EQ(status, known ? Status::duplicate_ticket : Status::ok) << "seed " << seed << " step " << step;
+      if (status == Status::ok) held[slot] = key;
+    }
+    EXPECT_EQ(t.audit_report(), "") << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::ledger
