@@ -185,7 +185,7 @@ COMMENT ON FUNCTION sluice._refusals() IS 'What the view sluice.refusals adds up
 CREATE FUNCTION sluice._events()
   RETURNS TABLE (
     event text, reason text, rule text, class text, tenant text, database text, generation bigint,
-    first_at timestamptz, last_at timestamptz, count bigint)
+    first_at timestamptz, last_at timestamptz, count bigint, ticket uuid)
   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 100 AS 'MODULE_PATHNAME', 'sluice_events';
 COMMENT ON FUNCTION sluice._events() IS 'What the view sluice.events adds up.';
 
@@ -219,7 +219,8 @@ COMMENT ON VIEW sluice.refusals IS 'Refusals of the last 60 minutes by minute, t
 
 CREATE VIEW sluice.events AS
   SELECT event, reason, rule, class, tenant, database, generation,
-         pg_catalog.min(first_at) AS first_at, pg_catalog.max(last_at) AS last_at, pg_catalog.sum(count)::bigint AS count
+         pg_catalog.min(first_at) AS first_at, pg_catalog.max(last_at) AS last_at, pg_catalog.sum(count)::bigint AS count,
+         (pg_catalog.array_agg(ticket ORDER BY last_at DESC))[1] AS ticket
     FROM sluice._events() GROUP BY event, reason, rule, class, tenant, database, generation;
 COMMENT ON VIEW sluice.events IS 'What happened lately, repeats folded: first, last, how often. Bounded by pg_sluice.max_events.';
 
@@ -473,6 +474,7 @@ COMMENT ON COLUMN sluice.events.generation IS 'Generation of the policy that dec
 COMMENT ON COLUMN sluice.events.first_at IS 'When it first happened.';
 COMMENT ON COLUMN sluice.events.last_at IS 'When it last happened.';
 COMMENT ON COLUMN sluice.events.count IS 'How often.';
+COMMENT ON COLUMN sluice.events.ticket IS 'Ticket concerned, the newest of them, as in the DETAIL of a refusal; NULL: none.';
 
 COMMENT ON COLUMN sluice.metrics.name IS 'Name of the metric; _total: a counter since the ledger was made, else a gauge.';
 COMMENT ON COLUMN sluice.metrics.labels IS 'Labels: class, tenant.';

@@ -3,8 +3,6 @@
 #include "extension/errors.h"
 
 #include <atomic>
-#include <cinttypes>
-#include <cstring>
 
 #include "extension/settings.h"
 #include "extension/shared.h"
@@ -62,8 +60,8 @@ Wording wording_of(Status status) {
     case Status::draining:
       return {ERRCODE_CANNOT_CONNECT_NOW, "the server is draining", "Retry after the delay in DETAIL."};
     case Status::duplicate_ticket:
-      return {ERRCODE_DUPLICATE_OBJECT, "a live ticket with this id exists",
-              "Use a new id, or wait for the first to end."};
+      return {ERRCODE_DUPLICATE_OBJECT, "a request with this ticket is queued or running",
+              "Nothing of this statement was executed. Wait for the first request to end, or use a new ticket."};
     case Status::ok:
     case Status::queued:
     case Status::contended:
@@ -77,37 +75,16 @@ Wording wording_of(Status status) {
   return {ERRCODE_SYSTEM_ERROR, "pg_sluice: an answer that is no refusal was raised", "Please report this."};
 }
 
-constexpr std::int64_t kLogWindowUs = 10 * 1000000;
-constexpr std::uint32_t kLogLinesPerWindow = 5;
+constexpr std::int64_t kFaultLogWindowUs = 10 * 1000000;
 
-emit_log_hook_type previous_emit_log = nullptr;
-
-// A window of log lines shared by all backends. Lost races only shift a line between windows.
-bool log_allows(std::uint64_t& left_out) {
-  std::atomic_ref<std::int64_t> window(shared_state->refusal_log.window_us);
-  std::atomic_ref<std::uint32_t> lines(shared_state->refusal_log.lines);
-  std::atomic_ref<std::uint64_t> dropped(shared_state->refusal_log.left_out);
-  const std::int64_t now = now_us();
-  std::int64_t started = window.load(std::memory_order_relaxed);
-  if (now - started > kLogWindowUs && window.compare_exchange_strong(started, now)) {
-    lines.store(0);
-    left_out = dropped.exchange(0);
+// A duplicate of a request that has ended is told something else than one of a request that is alive.
+Wording wording_of(const RefusalContext& context) {
+  if (context.outcome.status == Status::duplicate_ticket && context.first.ended) {
+    return {ERRCODE_DUPLICATE_OBJECT, "the request with this ticket has been executed",
+            "Nothing of this statement was executed. Look whether the first request took effect; a request of its own "
+            "needs a new ticket."};
   }
-  if (lines.fetch_add(1) < kLogLinesPerWindow) return true;
-  dropped.fetch_add(1);
-  return false;
-}
-
-void throttle_log(ErrorData* edata) {
-  if (edata->funcname != nullptr && std::strcmp(edata->funcname, "raise_refusal") == 0) {
-    std::uint64_t left_out = 0;
-    edata->output_to_server = log_allows(left_out);
-    if (left_out > 0)
-      edata->detail_log = MemoryContextStrdup(
-          edata->assoc_context,
-          psprintf("%s (%" PRIu64 " more refusals were left out of the log before)", edata->detail, left_out));
-  }
-  if (previous_emit_log != nullptr && edata->output_to_server) previous_emit_log(edata);
+  return wording_of(context.outcome.status);
 }
 
 std::uint32_t random_bits() {
@@ -118,13 +95,8 @@ std::uint32_t random_bits() {
 
 }  // namespace
 
-void install_log_throttle() {
-  previous_emit_log = emit_log_hook;
-  emit_log_hook = throttle_log;
-}
-
 void raise_refusal(const policy::Policy& policy, const RefusalContext& context) {
-  const Wording wording = wording_of(context.outcome.status);
+  const Wording wording = wording_of(context);
   policy::Refusal refusal = {};
   refusal.outcome = context.outcome;
   refusal.retry = policy::retry_of(context.outcome.status);
@@ -132,8 +104,9 @@ void raise_refusal(const policy::Policy& policy, const RefusalContext& context) 
   refusal.class_name = context.class_name;
   refusal.tenant_name = context.tenant_name;
   refusal.ticket = context.ticket;
-  char* detail = static_cast<char*>(palloc(1024));
-  (void)policy::format_detail(policy, refusal, detail, 1024);
+  refusal.first = context.first;
+  char* detail = static_cast<char*>(palloc(policy::kDetailBytes));
+  (void)policy::format_detail(policy, refusal, detail, policy::kDetailBytes);
   const int level = context.login ? FATAL : ERROR;
   ereport(level, (errcode(wording.sqlstate), errmsg("%s", wording.message), errdetail_internal("%s", detail),
                   errhint("%s", wording.hint)));
@@ -148,16 +121,28 @@ void raise_evicted() {
 
 namespace {
 
-constexpr char kTimeLimitContext[] =
-    "pg_sluice: the transaction held its permit longer than transactionTimeLimitMs of its class";
+const char* expiry_context(Expired why) {
+  switch (why) {
+    case Expired::time_limit:
+      return "pg_sluice: the transaction held its permit longer than transactionTimeLimitMs of its class";
+    case Expired::borrowed_permit:
+      break;
+  }
+  return "pg_sluice: the transaction held a borrowed permit longer than borrow.ttlMs of its class while the lender "
+         "queued";
+}
 
 }  // namespace
 
-void add_time_limit_context() { errcontext("%s", kTimeLimitContext); }
+void add_time_limit_context(Expired why) { errcontext("%s", expiry_context(why)); }
 
-void raise_time_limit() {
-  const Wording wording = wording_of(Status::time_limit);
-  ereport(ERROR, (errcode(wording.sqlstate), errmsg("%s", wording.message), errcontext("%s", kTimeLimitContext),
+void raise_time_limit(Expired why) {
+  Wording wording = wording_of(Status::time_limit);
+  if (why == Expired::borrowed_permit) {
+    wording.message = "canceling the transaction because its permit was borrowed and the lender needs it";
+    wording.hint = "Retry the transaction; raise permits of its class, or set borrow.onExpiry to mark.";
+  }
+  ereport(ERROR, (errcode(wording.sqlstate), errmsg("%s", wording.message), errcontext("%s", expiry_context(why)),
                   errhint("%s", wording.hint)));
   pg_unreachable();
 }
@@ -173,7 +158,7 @@ void report_fault(policy::Status status, const char* where, bool may_raise) {
   std::atomic_ref<std::uint64_t>(the_ledger.header->faults).fetch_add(1, std::memory_order_relaxed);
   static std::int64_t last_logged_us = 0;
   const std::int64_t now = now_us();
-  if (last_logged_us == 0 || now - last_logged_us > kLogWindowUs) {
+  if (last_logged_us == 0 || now - last_logged_us > kFaultLogWindowUs) {
     last_logged_us = now;
     ereport(LOG, (errmsg("pg_sluice: broken invariant in %s: %s", where, policy::status_name(status)),
                   errhint("Run SELECT * FROM sluice.reconcile() and report what it shows.")));

@@ -14,7 +14,8 @@ struct RefusalContext {
   const char* class_name;
   const char* tenant_name;
   const policy::Uuid* ticket;
-  bool login;  // raise FATAL (a session), else ERROR (a statement)
+  policy::FirstRequest first;  // duplicates only
+  bool login;                  // raise FATAL (a session), else ERROR (a statement)
 };
 
 // Raises. `policy` is a backend-local copy: nothing here touches the ledger.
@@ -23,11 +24,15 @@ struct RefusalContext {
 // FATAL 57P01: the session was moved to CLOSING by somebody else; nothing was executed.
 [[noreturn]] void raise_evicted();
 
-// ERROR 57014 with our CONTEXT line, from PRE_COMMIT of a transaction whose time limit passed.
-[[noreturn]] void raise_time_limit();
+// What ends a running transaction: transactionTimeLimitMs of its class, or borrow.ttlMs of a borrowed permit whose
+// lender queues.
+enum class Expired : std::uint8_t { time_limit, borrowed_permit };
+
+// ERROR 57014 with our CONTEXT line, from PRE_COMMIT of a transaction that has expired.
+[[noreturn]] void raise_time_limit(Expired why);
 
 // Adds our CONTEXT line to whatever error is being built.
-void add_time_limit_context();
+void add_time_limit_context(Expired why);
 
 // ERROR 40001: while the statement was queued a relation it reads got its first child, so its plan reads too little.
 [[noreturn]] void raise_plan_outdated();
@@ -44,8 +49,5 @@ void warn_not_preloaded();
 
 // ERROR 55000: publishing from a database other than pg_sluice.database.
 [[noreturn]] void raise_wrong_database(const char* here, const char* wanted);
-
-// Keeps a storm of refusals from filling the server's log: past a few a window, ours are left out of it and counted.
-void install_log_throttle();
 
 }  // namespace sluice::extension

@@ -10,6 +10,7 @@
 #include "extension/shared.h"
 #include "extension/standing.h"
 #include "ledger/sessions.h"
+#include "ledger/ticket_identity.h"
 
 namespace sluice::extension {
 
@@ -23,19 +24,35 @@ void make_ticket_id(policy::Uuid& id) {
   id.bytes[8] = static_cast<std::uint8_t>((id.bytes[8] & 0x3FU) | 0x80U);  // variant of RFC 9562
 }
 
-[[noreturn]] void refuse(const policy::Outcome& outcome, const policy::Uuid& ticket) {
+// What a duplicate is told of the request that it repeats.
+policy::FirstRequest describe(const ledger::Original& original, std::int64_t now) {
+  if (original.state == ledger::TicketState::none) return {};
+  const bool ended = original.ended_us != 0;
+  const std::int64_t ended_us_ago = ended && now > original.ended_us ? now - original.ended_us : 0;
+  return {ledger::state_name(original.state), ended, static_cast<std::uint64_t>(ended_us_ago / 1000)};
+}
+
+[[noreturn]] void refuse(const policy::Outcome& outcome, const policy::Uuid& ticket,
+                         const policy::FirstRequest& first) {
   RefusalContext context = {};
   context.outcome = outcome;
   context.class_name = backend.terms.name;
   context.tenant_name = backend.identity.tenant;
   context.ticket = &ticket;
+  context.first = first;
   raise_refusal(*copy_policy(), context);
 }
 
-void settle(const policy::Outcome& outcome, const ledger::TicketRequest& request) {
+bool holds_borrowed() {
+  std::atomic_ref<ledger::PermitSource> source(the_ledger.tickets[backend.slot].source);
+  return source.load(std::memory_order_relaxed) == ledger::PermitSource::borrowed;
+}
+
+void settle(const policy::Outcome& outcome, const ledger::TicketRequest& request, const ledger::Original& original) {
   if (outcome.status == policy::Status::ok) {
     backend.holds_permit = true;
-    backend.time_limited = request.time_limit_us != 0;
+    // A borrowed permit may be called back. A permit that was not borrowed when it was granted never is later.
+    backend.time_limited = request.time_limit_us != 0 || holds_borrowed();
     return;
   }
   ledger::session_idle(the_ledger, backend.slot, now_us());
@@ -43,22 +60,26 @@ void settle(const policy::Outcome& outcome, const ledger::TicketRequest& request
     report_fault(outcome.status, "taking an execution permit");
     return;
   }
-  refuse(outcome, request.id);
+  refuse(outcome, request.id, describe(original, request.now_us));
 }
 
 // The lock-free path could not decide: under the lock, and in the queue if there is one.
 void admit_slowly(ledger::TicketRequest& request, WaitPlace& place) {
-  make_ticket_id(request.id);
+  if (request.owner == 0) make_ticket_id(request.id);
   request.deadline_us = queue_deadline(request.now_us, backend.terms.queue_deadline_us);
   ledger::Wakes wakes = {};
   policy::Outcome outcome = {};
+  ledger::Original original = {};
   {
     ExclusiveLedger lock;
     outcome = ledger::take_or_queue(the_ledger, lock.token(), backend.slot, request, wakes);
+    if (outcome.status == policy::Status::duplicate_ticket) {
+      original = ledger::original_of(the_ledger, lock.token(), backend.slot, request);
+    }
   }
   wake(wakes);
   if (outcome.status == policy::Status::queued) outcome = wait_for_permit(request, place);
-  settle(outcome, request);
+  settle(outcome, request, original);
 }
 
 policy::Status release_under_lock(std::int64_t now) {
@@ -96,7 +117,9 @@ void admit_transaction(WaitPlace& place) {
   request.now_us = now_us();
   // A time limit is enforcement too: shadow touches nothing.
   request.time_limit_us = request.enforce ? backend.terms.time_limit_us : 0;
-  if (ledger::take(the_ledger, backend.slot, request) == policy::Status::ok) {
+  request.owner = declared_ticket(request.id) ? backend.role_oid : 0;
+  // Who names a request is looked up under the lock.
+  if (request.owner == 0 && ledger::take(the_ledger, backend.slot, request) == policy::Status::ok) {
     backend.holds_permit = true;
     backend.time_limited = request.time_limit_us != 0;
     return;
@@ -131,6 +154,12 @@ void abandon_ticket() noexcept {
   wake(wakes);
 }
 
+Expired why_expiring() noexcept {
+  const ledger::Ticket& ticket = the_ledger.tickets[backend.slot];
+  const bool over_limit = ticket.time_limit_us > 0 && now_us() - ticket.granted_us >= ticket.time_limit_us;
+  return over_limit ? Expired::time_limit : Expired::borrowed_permit;
+}
+
 ledger::TicketState ticket_state() noexcept {
   std::atomic_ref<std::uint32_t> phase(the_ledger.tickets[backend.slot].phase);
   return ledger::phase_state(phase.load(std::memory_order_acquire));
@@ -142,7 +171,7 @@ void describe_time_limit(void*) {
   if (!backend.holds_permit) return;
   if (ticket_state() != ledger::TicketState::expiring) return;
   const int code = geterrcode();
-  if (code == ERRCODE_QUERY_CANCELED || code == ERRCODE_ADMIN_SHUTDOWN) add_time_limit_context();
+  if (code == ERRCODE_QUERY_CANCELED || code == ERRCODE_ADMIN_SHUTDOWN) add_time_limit_context(why_expiring());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Execution permits of this backend: taken at the first real statement of a transaction, returned at its end.
 #pragma once
 
+#include "extension/errors.h"
 #include "extension/pg.h"
 #include "extension/waiting.h"
 
@@ -19,6 +20,9 @@ void release_permit() noexcept;
 // Whatever the ticket is in the middle of, afterwards nothing is queued and nothing held: a grant is handed on. For
 // errors raised while waiting and for the process's end. Shared memory only; never raises.
 void abandon_ticket() noexcept;
+
+// Why the guard ends this backend's transaction, while its ticket is EXPIRING.
+Expired why_expiring() noexcept;
 
 // The state of this backend's ticket at this moment.
 ledger::TicketState ticket_state() noexcept;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "extension/refusal_log.h"
 #include "extension/settings.h"
 
 namespace sluice::extension {
@@ -89,6 +90,7 @@ void sluice_guard_main(Datum) {
     const std::int64_t now = now_us();
     if (now - last_round_us >= kRoundUs) {
       last_round_us = now;
+      watch_schedule();
       watch_time_limits();
       watch_sessions();
       watch_logins();
@@ -96,6 +98,7 @@ void sluice_guard_main(Datum) {
     (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kTickMs, PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);
   }
+  report_left_out(true);
   // A worker that ends with 0 is not started again: this is also how somebody who kills it gets it back.
   proc_exit(1);
 }

@@ -16,7 +16,8 @@ void worker_beat(WorkerStatus& status);
 
 // The jobs of a round, each in a file of its own. None of them raises.
 void watch_switch();       // guard_switch.cc: copies pg_sluice.enforcement to the shared word, admits the waiters
-void watch_time_limits();  // guard_time_limits.cc: cancel, then terminate
+void watch_schedule();     // guard_schedule.cc: what the ledger's schedule needs time for
+void watch_time_limits();  // guard_time_limits.cc: cancel, then terminate; borrowed permits too
 void watch_lock_cycles();  // guard_lock_cycles.cc: promote blockers, overdraft
 void watch_sessions();     // guard_reclaim.cc: reclaims on proof, leak alerts
 void watch_logins();       // guard_logins.cc: the login guard

@@ -4,6 +4,7 @@
 
 #include "extension/standing.h"
 #include "ledger/region.h"
+#include "policy/refusal.h"
 
 namespace sluice::extension {
 
@@ -19,6 +20,31 @@ const config_enum_entry kEnforcementOptions[] = {{"policy", kEnforcePolicy, fals
 const config_enum_entry kOnFaultOptions[] = {{"admit", kAdmit, false}, {"refuse", kRefuse, false}, {nullptr, 0, false}};
 
 void declaration_assigned(const char*, void*) { declaration_changed(); }
+
+bool is_ticket(char** value, void**, GucSource) {
+  policy::Uuid id = {};
+  if (**value == '\0' || policy::parse_uuid(*value, id)) return true;
+  GUC_check_errdetail("A ticket is a UUID other than the nil UUID, or empty for none.");
+  return false;
+}
+
+void ticket_assigned(const char* value, void*) { ticket_declared(value); }
+
+void define_request_settings() {
+  DefineCustomStringVariable("pg_sluice.class", "Execution class this session declares for its next transactions.",
+                             "Takes effect where the policy's mayEnter allows it.", &settings.declared_class, "",
+                             PGC_USERSET, 0, nullptr, declaration_assigned, nullptr);
+  DefineCustomStringVariable("pg_sluice.tenant", "Tenant a trusted role works for.",
+                             "Takes effect for roles in the policy's declare.trustedRoles.", &settings.declared_tenant,
+                             "", PGC_USERSET, 0, nullptr, declaration_assigned, nullptr);
+  DefineCustomStringVariable("pg_sluice.ticket", "Identity of this session's next request, a UUID; kept over retries.",
+                             "A refused request keeps its age; one that is running or has run is not run again.",
+                             &settings.ticket, "", PGC_USERSET, 0, is_ticket, ticket_assigned, nullptr);
+  DefineCustomIntVariable("pg_sluice.queue_deadline", "Longest wait for a permit this session is content with.",
+                          "Shortens the queue deadline of its class, never lengthens it; 0 or -1 leaves it as it is.",
+                          &settings.queue_deadline_ms, -1, -1, INT_MAX, PGC_USERSET, GUC_UNIT_MS, nullptr, nullptr,
+                          nullptr);
+}
 
 void define_sizes() {
   DefineCustomIntVariable("pg_sluice.max_tenants", "Tenants the ledger can tell apart at one time.",
@@ -55,12 +81,7 @@ void define_settings() {
   DefineCustomBoolVariable("pg_sluice.login_guard",
                            "Ends stalled logins while the slots of administrators are in danger.", nullptr,
                            &settings.login_guard, true, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
-  DefineCustomStringVariable("pg_sluice.class", "Execution class this session declares for its next transactions.",
-                             "Takes effect where the policy's mayEnter allows it.", &settings.declared_class, "",
-                             PGC_USERSET, 0, nullptr, declaration_assigned, nullptr);
-  DefineCustomStringVariable("pg_sluice.tenant", "Tenant a trusted role works for.",
-                             "Takes effect for roles in the policy's declare.trustedRoles.", &settings.declared_tenant,
-                             "", PGC_USERSET, 0, nullptr, declaration_assigned, nullptr);
+  define_request_settings();
   MarkGUCPrefixReserved("pg_sluice");
 }
 

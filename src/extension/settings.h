@@ -29,6 +29,8 @@ struct Settings {
   // user
   char* declared_class;   // pg_sluice.class
   char* declared_tenant;  // pg_sluice.tenant
+  char* ticket;           // pg_sluice.ticket; read through declared_ticket() (standing.h)
+  int queue_deadline_ms;  // 0 or -1: the class's own
 };
 
 extern Settings settings;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "extension/pg.h"
+#include "extension/refusal_log.h"
 #include "ledger/admission.h"
 #include "ledger/region.h"
 
@@ -18,19 +19,12 @@ struct WorkerStatus {
   char note[256];  // publisher: why it has no policy; empty: all is well
 };
 
-// Refusals that reached the server's log in the running window, and how many were left out of it (errors.cc).
-struct RefusalLog {
-  std::int64_t window_us;
-  std::uint64_t left_out;
-  std::uint32_t lines;
-};
-
 struct SharedState {
   LWLock* lock;
   WorkerStatus guard;
   WorkerStatus publisher;
-  RefusalLog refusal_log;
-  std::uint64_t last_waiters_admitted;  // by the kill switch, for the log line
+  RefusalLog refusal_log[kRefusalKinds];  // by Status
+  std::uint64_t last_waiters_admitted;    // by the kill switch, for the log line
 };
 
 // nullptr / not ready in a process where the library was not preloaded.
@@ -75,7 +69,7 @@ class SharedLedger {
   ledger::Shared token_;
 };
 
-// Sets the latches of granted backends; call after the lock is released. When wakes.more was set the rest is dispatched
+// Sets the latches of granted backends; call after the lock is released. When wakes.more was set the rest is granted
 // here, in rounds of the lock.
 void wake(const ledger::Wakes& wakes);
 

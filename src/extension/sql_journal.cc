@@ -54,12 +54,24 @@ const char* event_name(EventKind kind) {
 
 const char* text_or_null(const char* text) { return text[0] == '\0' ? nullptr : text; }
 
+// Zeros: no ticket was concerned.
+void write_ticket_id(Rows& rows, const policy::Uuid& ticket) {
+  constexpr policy::Uuid kNone = {};
+  if (std::memcmp(&ticket, &kNone, sizeof(ticket)) == 0) {
+    rows.null();
+  } else {
+    rows.uuid(ticket);
+  }
+}
+
 void write_event(Rows& rows, const Names& names, const Event& event) {
   rows.text(event_name(event.kind));
   rows.text(event.status == policy::Status::ok ? nullptr : policy::status_name(event.status));
   rows.text(rule_text(names.policy, event.rule)).text(class_name(names, event.klass));
   rows.text(text_or_null(event.tenant)).text(text_or_null(event.database)).count(event.generation);
-  rows.time(event.first_us).time(event.last_us).count(event.count).end();
+  rows.time(event.first_us).time(event.last_us).count(event.count);
+  write_ticket_id(rows, event.ticket);
+  rows.end();
 }
 
 // `clock_offset`: the wall clock less the ledger's, one for all rows so that the cells of one minute show one time.

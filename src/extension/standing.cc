@@ -30,6 +30,13 @@ struct Declaration {
 
 Declaration declaration = {};
 
+struct DeclaredTicket {
+  bool given;
+  policy::Uuid id;
+};
+
+DeclaredTicket ticket = {};
+
 const char* setting_value(const char* name) {
   if (name[0] == '\0') return "";
   if (std::strcmp(name, "pg_sluice.class") == 0) return settings.declared_class;
@@ -115,6 +122,13 @@ bool settle(const policy::Policy& policy, std::uint64_t version) {
 }  // namespace
 
 void declaration_changed() { declaration.changed = true; }
+
+void ticket_declared(const char* text) { ticket.given = policy::parse_uuid(text, ticket.id); }
+
+bool declared_ticket(policy::Uuid& id) {
+  if (ticket.given) id = ticket.id;
+  return ticket.given;
+}
 
 void refresh_standing() {
   const std::uint64_t current =

@@ -4,6 +4,7 @@
 
 #include "extension/pg.h"
 #include "ledger/region.h"
+#include "policy/refusal.h"
 
 namespace sluice::extension {
 
@@ -12,6 +13,12 @@ void refresh_standing();
 
 // From the assign hooks of pg_sluice.class and pg_sluice.tenant.
 void declaration_changed();
+
+// From the assign hook of pg_sluice.ticket, which only ever gets what its check hook let pass.
+void ticket_declared(const char* text);
+
+// The id the session gave its next request; false where it gave none.
+bool declared_ticket(policy::Uuid& id);
 
 // The mode that decides now: the policy's activation, lowered by this process's pg_sluice.enforcement.
 ledger::Mode effective_mode();

@@ -20,7 +20,7 @@ namespace {
 void before_commit() {
   if (!backend.holds_permit || !backend.time_limited) return;
   const policy::Status status = ledger::begin_commit(the_ledger, backend.slot);
-  if (status == policy::Status::time_limit) raise_time_limit();
+  if (status == policy::Status::time_limit) raise_time_limit(why_expiring());
   if (status != policy::Status::ok) report_fault(status, "beginning a commit");
 }
 

@@ -18,8 +18,8 @@ struct WaitPlace {
 // nothing held.
 policy::Outcome wait_for_permit(const ledger::TicketRequest& request, WaitPlace& place);
 
-// The class's queue deadline from now, cut to the statement's own timeout less a margin so that the caller gets our
-// answer.
+// The queue deadline from now: the class's, or a shorter one of pg_sluice.queue_deadline, cut to the statement's own
+// timeout less a margin so that the caller gets our answer.
 std::int64_t queue_deadline(std::int64_t now, std::int64_t class_deadline_us);
 
 }  // namespace sluice::extension

@@ -30,6 +30,14 @@ void add_uuid(TextWriter& line, const Uuid& uuid) noexcept {
   line.add(text, at);
 }
 
+// -1: no hexadecimal digit.
+int digit_value(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
 const char* retry_name(Retry retry) noexcept {
   switch (retry) {
     case Retry::after:
@@ -86,6 +94,27 @@ Retry retry_of(Status status) noexcept {
   return Retry::never;
 }
 
+bool parse_uuid(const char* text, Uuid& out) noexcept {
+  if (text == nullptr) return false;
+  const bool braced = *text == '{';
+  if (braced) text++;
+  Uuid read = {};
+  bool nil = true;
+  for (std::size_t i = 0; i < sizeof(read.bytes); i++) {
+    const int high = digit_value(text[0]);
+    const int low = high < 0 ? -1 : digit_value(text[1]);
+    if (low < 0) return false;
+    read.bytes[i] = static_cast<std::uint8_t>(high * 16 + low);
+    nil = nil && read.bytes[i] == 0;
+    text += 2;
+    if (*text == '-' && i % 2 == 1 && i + 1 < sizeof(read.bytes)) text++;
+  }
+  if (braced && *text++ != '}') return false;
+  if (*text != '\0' || nil) return false;
+  out = read;
+  return true;
+}
+
 std::uint32_t jittered_delay_ms(std::uint32_t base_ms, std::uint32_t random) noexcept {
   constexpr std::uint32_t kLargestBase = 0x7FFFFFFFU;  // twice this still fits
   std::uint32_t base = base_ms < kLargestBase ? base_ms : kLargestBase;
@@ -113,6 +142,10 @@ std::size_t format_detail(const Policy& policy, const Refusal& refusal, char* ou
   if (refusal.class_name != nullptr) add_pair(line, "class", [&] { add_encoded(line, refusal.class_name); });
   if (refusal.tenant_name != nullptr) add_pair(line, "tenant", [&] { add_encoded(line, refusal.tenant_name); });
   if (refusal.ticket != nullptr) add_pair(line, "ticket", [&] { add_uuid(line, *refusal.ticket); });
+  if (refusal.first.state != nullptr) {
+    add_pair(line, refusal.first.ended ? "outcome" : "state", [&] { line.add(refusal.first.state); });
+    if (refusal.first.ended) add_pair(line, "ended_ms_ago", [&] { line.add(refusal.first.ended_ms_ago); });
+  }
   add_pair(line, "generation", [&] { line.add(policy.generation); });
   return line.length();
 }

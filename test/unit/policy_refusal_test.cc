@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <random>
@@ -58,8 +59,13 @@ class PolicyRefusal : public testing::Test {
   }
 
   Refusal queue_full() {
-    return {
-        {Status::queue_full, {RuleField::class_max_queue, 1}, 100, 100}, Retry::after, 317, "batch", "acme", &ticket};
+    return {{Status::queue_full, {RuleField::class_max_queue, 1}, 100, 100},
+            Retry::after,
+            317,
+            "batch",
+            "acme",
+            &ticket,
+            {}};
   }
 };
 
@@ -68,6 +74,41 @@ TEST_F(PolicyRefusal, DetailIsTheLineOfTheContract) {
   EXPECT_EQ(detail(queue_full()),
             "sluice reason=queue_full retry=after retry_after_ms=317 rule=executionClasses.batch.maxQueue used=100 "
             "limit=100 class=batch tenant=acme ticket=01234567-89ab-cdef-1032-547698badcfe generation=27");
+}
+
+TEST_F(PolicyRefusal, ADuplicateTellsOfTheRequestItRepeats) {
+  Refusal refusal{outcome(Status::duplicate_ticket), Retry::never, 0, "batch", "acme", &ticket, {"QUEUED", false, 0}};
+  const std::string start = "sluice reason=duplicate_ticket retry=never class=batch tenant=acme ticket=";
+  const std::string id = "01234567-89ab-cdef-1032-547698badcfe";
+  EXPECT_EQ(detail(refusal), start + id + " state=QUEUED generation=27");
+  refusal.first = {"REQUEST_RELEASED", true, 1200};
+  EXPECT_EQ(detail(refusal), start + id + " outcome=REQUEST_RELEASED ended_ms_ago=1200 generation=27");
+}
+
+TEST(PolicyUuid, IsReadInEveryFormThatPostgresqlTakes) {
+  const Uuid expected{{0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe}};
+  for (const char* text : {"01234567-89ab-cdef-1032-547698badcfe", "01234567-89AB-CDEF-1032-547698BADCFE",
+                           "0123456789abcdef1032547698badcfe", "{01234567-89ab-cdef-1032-547698badcfe}",
+                           "0123-4567-89ab-cdef-1032-5476-98ba-dcfe"}) {
+    Uuid read = {};
+    EXPECT_TRUE(parse_uuid(text, read)) << text;
+    EXPECT_EQ(std::memcmp(&read, &expected, sizeof(read)), 0) << text;
+  }
+}
+
+TEST(PolicyUuid, AnythingElseIsRefusedAndChangesNothing) {
+  for (const char* text : {"", "x", "0", "01234567-89ab-cdef-1032-547698badcf", "01234567-89ab-cdef-1032-547698badcfe0",
+                           "01234567-89ab-cdef-1032-547698badcfe ", " 01234567-89ab-cdef-1032-547698badcfe",
+                           "01234567-89ab-cdef-1032-547698badcfg", "{01234567-89ab-cdef-1032-547698badcfe",
+                           "01234567-89ab-cdef-1032-547698badcfe}", "01-234567-89ab-cdef-1032-547698badcfe",
+                           "01234567--89ab-cdef-1032-547698badcfe", "01234567-89ab-cdef-1032-547698badcfe-", "{}",
+                           "00000000-0000-0000-0000-000000000000"}) {
+    Uuid read = {{7}};
+    EXPECT_FALSE(parse_uuid(text, read)) << text;
+    EXPECT_EQ(read.bytes[0], 7) << text;
+  }
+  Uuid read = {};
+  EXPECT_FALSE(parse_uuid(nullptr, read));
 }
 
 TEST_F(PolicyRefusal, DetailParsesBackWhateverTheNamesHold) {
@@ -101,7 +142,7 @@ TEST_F(PolicyRefusal, DetailNeverHoldsALineBreakOrABlankInsideAValue) {
 }
 
 TEST_F(PolicyRefusal, WhatIsNotKnownIsLeftOut) {
-  Refusal refusal{outcome(Status::draining), Retry::after, 250, nullptr, nullptr, nullptr};
+  Refusal refusal{outcome(Status::draining), Retry::after, 250, nullptr, nullptr, nullptr, {}};
   EXPECT_EQ(detail(refusal), "sluice reason=draining retry=after retry_after_ms=250 generation=27");
   refusal.retry = Retry::now;
   EXPECT_EQ(detail(refusal), "sluice reason=draining retry=now retry_after_ms=0 generation=27");
@@ -137,7 +178,8 @@ TEST_F(PolicyRefusal, TheStatedBufferHoldsTheLongestLine) {
                     kLargest,
                     class_blanks.c_str(),
                     blanks.c_str(),
-                    &ticket};
+                    &ticket,
+                    {"REQUEST_RELEASED", true, std::numeric_limits<std::uint64_t>::max()}};
     std::string line = detail(refusal);
     auto pairs = parse_detail(line);
     EXPECT_EQ(pairs["generation"], "18446744073709551615") << line.size();
