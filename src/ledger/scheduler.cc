@@ -47,22 +47,30 @@ using QueueHeap = RowHeap<&Row::flood_at, ByQueue>;
           ledger.classes[klass].flood_count};
 }
 
-[[nodiscard]] std::int64_t key_of(const ClassState& state, const Row& row) noexcept {
-  return (row.service + look_ahead_us(state) * row.held) / row.weight;
+// What the row has attained by now: what it has held so far costs what it has held it for.
+[[nodiscard]] std::int64_t service_at(const ClassState& state, const Row& row, std::int64_t now_us) noexcept {
+  if (row.contention != state.contention) return state.virtual_time * row.weight;
+  // Two backends may have read the clock before they got the lock, in the other order.
+  return now_us > row.charged_us ? row.service + std::int64_t{row.held} * (now_us - row.charged_us) : row.service;
 }
 
-// Moves the row's account to this moment: what it has held so far costs what it has held it for.
+[[nodiscard]] std::int64_t key_of(const ClassState& state, const Row& row, std::int64_t service) noexcept {
+  return (service + look_ahead_us(state) * row.held) / row.weight;
+}
+
+[[nodiscard]] std::int64_t key_of(const ClassState& state, const Row& row) noexcept {
+  return key_of(state, row, row.service);
+}
+
 void charge(const ClassState& state, Row& row, std::int64_t now_us) noexcept {
+  row.service = service_at(state, row, now_us);
   if (row.contention != state.contention) {
     row.contention = state.contention;
-    row.service = state.virtual_time * row.weight;
     row.forgiven = 0;
+    row.charged_us = now_us;
   } else if (now_us > row.charged_us) {
-    row.service += std::int64_t{row.held} * (now_us - row.charged_us);
-  } else {
-    return;  // two backends read the clock before they got the lock, in the other order
+    row.charged_us = now_us;
   }
-  row.charged_us = now_us;
 }
 
 void set_active_weight(ClassState& state, std::uint32_t weight, std::int64_t now_us) noexcept {
@@ -263,9 +271,8 @@ std::uint32_t largest_queue(const Ledger& ledger, const Exclusive&, std::uint32_
 
 std::int64_t key_at(const Ledger& ledger, const Shared&, std::uint32_t index, std::int64_t now_us) noexcept {
   const ClassState& state = ledger.classes[class_of(ledger, index)];
-  Row row = ledger.rows[index];
-  charge(state, row, now_us);
-  return key_of(state, row);
+  const Row& row = ledger.rows[index];
+  return key_of(state, row, service_at(state, row, now_us));
 }
 
 bool has_debt(const Ledger& ledger, const Shared& lock, std::uint32_t index, std::int64_t now_us) noexcept {

@@ -22,6 +22,7 @@ constexpr std::uint32_t kClasses = 3;
 constexpr std::uint32_t kTenants = 5;
 constexpr std::uint32_t kSlotsPerThread = 8;
 constexpr std::uint32_t kRows = 8 * kClasses;
+constexpr std::uint64_t kFullRun = 1000000;  // operations
 constexpr auto kLongest = std::chrono::seconds(300);
 
 std::int64_t clock_us() {
@@ -46,11 +47,16 @@ enum Operation : std::uint32_t {
   kRefuse,
   kSession,
   kAudit,
+  kBorrow,
+  kRecall,
+  kDuplicate,
+  kPushOut,
   kOperations,
 };
 constexpr const char* kOperationNames[kOperations] = {
-    "take",     "queue",  "park",         "promote",      "cancel",    "hand over", "release", "expire",
-    "deadline", "commit", "lower limits", "raise limits", "overdraft", "refuse",    "session", "audit",
+    "take",    "queue",    "park",   "promote",      "cancel",       "hand over", "release",
+    "expire",  "deadline", "commit", "lower limits", "raise limits", "overdraft", "refuse",
+    "session", "audit",    "borrow", "recall",       "duplicate",    "push out",
 };
 
 struct Stress {
@@ -65,6 +71,14 @@ struct Stress {
     std::uint64_t sum = 0;
     for (const auto& one : counts) sum += one.load(std::memory_order_relaxed);
     return sum;
+  }
+  // A full run goes on until it has met everything, however long the machine takes over it.
+  bool misses_an_operation() const {
+    if (target < kFullRun) return false;
+    for (const auto& one : counts) {
+      if (one.load(std::memory_order_relaxed) == 0) return true;
+    }
+    return false;
   }
   bool is_over() const { return failed || stop; }
 
@@ -96,6 +110,7 @@ struct Stress {
   std::vector<std::atomic<bool>> woken;
   Watched classes[kClasses];
   Watched rows[kRows];
+  Watched everybody;  // lending moves permits between classes and makes none
   std::uint32_t tenants[kTenants];
   std::atomic<std::uint64_t> counts[kOperations]{};
   std::atomic<bool> failed{false}, stop{false}, finished{false};
@@ -104,6 +119,7 @@ struct Stress {
 
 constexpr std::uint32_t kHighPermits[kClasses] = {5, 60, 9};
 constexpr std::uint32_t kLowPermits[kClasses] = {2, 30, 4};
+constexpr std::uint32_t kHighTotal = 5 + 60 + 9, kLowTotal = 2 + 30 + 4;
 constexpr std::uint32_t kHighInflight = 6, kLowInflight = 2;
 constexpr std::uint32_t kOverdraftPermits = 2;
 
@@ -115,6 +131,9 @@ policy::Policy make_policy(bool low, std::uint64_t generation) {
   test::add_class(policy, "medium", permits[2], 8);
   test::add_tenant(policy, "*", 2, low ? kLowInflight : kHighInflight);
   policy.overdraft_max = kOverdraftPermits;
+  test::let_borrow(policy, 0, 1U << 1 | 1U << 2, 3, 1, policy::BorrowExpiry::cancel);
+  test::let_borrow(policy, 2, 1U << 1, 4, 2);
+  test::let_borrow(policy, 1, 1U << 2, 2, 1);
   return policy;
 }
 
@@ -123,7 +142,8 @@ struct Backend {
   std::uint32_t slot = 0;
   enum { idle, waiting, holding } at = idle;
   TicketRequest request{};
-  bool watched = false;  // counted in the second books (not with an overdraft permit)
+  bool watched = false;   // counted in the second books (not with an overdraft permit)
+  bool of_class = false;  // and among its class's holders (not with a borrowed one)
 };
 
 class Worker {
@@ -156,16 +176,20 @@ class Worker {
 
   void enter(Backend& b, PermitSource source) {
     b.at = Backend::holding;
-    b.watched = source == PermitSource::own_class;
+    b.watched = source != PermitSource::overdraft;
+    b.of_class = source == PermitSource::own_class;
+    if (source == PermitSource::borrowed) s_.count(kBorrow);
     if (!b.watched) return;
-    if (!s_.classes[b.request.klass].enter(kHighPermits[b.request.klass]))
+    if (!s_.everybody.enter(kHighTotal)) s_.fail("more holders than permits");
+    if (b.of_class && !s_.classes[b.request.klass].enter(kHighPermits[b.request.klass]))
       s_.fail("more holders of a class than permits");
     if (!s_.row(b.request.tenant, b.request.klass).enter(kHighInflight))
       s_.fail("more holders of a row than its limit");
   }
   void leave(Backend& b) {
     if (!b.watched) return;
-    s_.classes[b.request.klass].leave();
+    s_.everybody.leave();
+    if (b.of_class) s_.classes[b.request.klass].leave();
     s_.row(b.request.tenant, b.request.klass).leave();
     b.watched = false;
   }
@@ -174,7 +198,13 @@ class Worker {
     if (pick(256) == 0) return reopen(b);
     const std::int64_t now = clock_us();
     const std::uint32_t klass = pick(4) == 0 ? 0 : pick(4) == 0 ? 2 : 1;
-    b.request = {s_.tenants[b.slot % kTenants], klass, true, Uuid{}, now, 0, pick(8) == 0 ? 1 : 0};
+    b.request = {s_.tenants[b.slot % kTenants], klass, true, Uuid{}, now, 0, pick(8) == 0 ? 1 : 0, 0};
+    if (pick(16) == 0) {
+      b.request.owner = 1 + pick(2);
+      b.request.id.bytes[0] = static_cast<std::uint8_t>(pick(6));
+      b.request.id.bytes[1] = static_cast<std::uint8_t>(named_ / 4);
+      named_++;
+    }
     b.request.deadline_us = now + (pick(4) == 0 ? pick(2000) : 10'000'000);
     if (!session_busy(s_.t.ledger, b.slot)) s_.fail("an open session may not be busy");
     s_.woken[b.slot].store(false);
@@ -183,15 +213,19 @@ class Worker {
     if (status == Status::ok) return enter(b, PermitSource::own_class);
     if (status != Status::contended) return s_.fail("a take answered with a fault");
     bool parked = false;
+    PermitSource source = PermitSource::none;
     const Outcome outcome = s_.locked([&](Wakes& wakes) {
       const Outcome answer = take_or_queue(s_.t.ledger, s_.t.lock, b.slot, b.request, wakes);
+      source = s_.t.ledger.tickets[b.slot].source;
       parked = answer.status == Status::queued && s_.t.ledger.tickets[b.slot].parked;
       return answer;
     });
-    if (outcome.status == Status::ok) return enter(b, PermitSource::own_class);
+    if (outcome.status == Status::ok) return enter(b, source);
     if (outcome.status == Status::queued) {
       s_.count(parked ? kPark : kQueue);
       b.at = Backend::waiting;
+    } else if (outcome.status == Status::duplicate_ticket) {
+      s_.count(kDuplicate);
     } else if (outcome.status != Status::queue_full && outcome.status != Status::deadline_unreachable) {
       s_.fail("a take under the lock answered with a fault");
     } else {
@@ -220,7 +254,7 @@ class Worker {
     if (outcome.status == Status::queued) return;
     if (outcome.status != why && outcome.status != Status::overdraft_exhausted && outcome.status != Status::pushed_out)
       return s_.fail("a wait ended in a fault");
-    s_.count(late ? kDeadline : kCancel);
+    s_.count(outcome.status == Status::pushed_out ? kPushOut : late ? kDeadline : kCancel);
     b.at = Backend::idle;
   }
 
@@ -309,7 +343,7 @@ class Worker {
 
   Stress& s_;
   std::mt19937_64 random_;
-  std::uint64_t steps_ = 0;
+  std::uint64_t steps_ = 0, named_ = 0;
   Backend backends_[kSlotsPerThread];
 };
 
@@ -347,6 +381,7 @@ void administrate(Stress& s) {
   const auto watch = [&](bool low) {
     for (std::uint32_t k = 0; k < kClasses; k++) s.classes[k].set(low ? kLowPermits[k] : kHighPermits[k]);
     for (Watched& row : s.rows) row.set(low ? kLowInflight : kHighInflight);
+    s.everybody.set(low ? kLowTotal : kHighTotal);
   };
   while (!s.is_over()) {
     apply(true);
@@ -371,7 +406,10 @@ void guard(Stress& s, std::uint64_t seed) {
     {
       std::lock_guard lock(s.mutex);
       if (expire(s.t.ledger, s.t.lock, slot, clock_us()) == Status::ok) s.count(kExpire);
-      if (random() % 16 == 0 && mark_blocker(s.t.ledger, s.t.lock, slot, clock_us()) == Status::ok) {
+      if (expire_borrowed(s.t.ledger, s.t.lock, slot, clock_us()) == Status::ok) s.count(kRecall);
+      if (random() % 16 == 0) tick(s.t.ledger, s.t.lock, clock_us(), wakes);
+      if (random() % 16 == 0 && wakes.count == 0 &&
+          mark_blocker(s.t.ledger, s.t.lock, slot, clock_us()) == Status::ok) {
         const Status status = random() % 2 == 0 ? grant_overdraft(s.t.ledger, s.t.lock, slot, clock_us(), wakes)
                                                 : refuse_blocker(s.t.ledger, s.t.lock, slot, clock_us(), wakes);
         if (status == Status::ok) s.count(kOverdraft);
@@ -411,7 +449,7 @@ void look(Stress& s) {
 
 void watch_progress(Stress& s) {
   const auto begun = std::chrono::steady_clock::now();
-  while (!s.failed && s.total() < s.target) {
+  while (!s.failed && (s.total() < s.target || s.misses_an_operation())) {
     look(s);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (std::chrono::steady_clock::now() - begun > kLongest) s.fail("the run did not end in its time");
@@ -423,7 +461,8 @@ bool check_end(Stress& s) {
   look(s);
   for (std::uint32_t k = 0; k < kClasses; k++) {
     const ClassWord word = s.t.klass(k);
-    if (word.free != static_cast<std::int32_t>(s.t.ledger.classes[k].permits) || word.waiters != 0 || word.gate) {
+    if (word.free != static_cast<std::int32_t>(s.t.ledger.classes[k].permits) || word.waiters != 0 || word.gate ||
+        word.borrowers != 0) {
       s.fail("permits are missing at the end");
     }
     if (s.classes[k].holders.load() != 0) s.fail("somebody still holds at the end");
@@ -433,7 +472,7 @@ bool check_end(Stress& s) {
   if (header.over_limit_grants != 0) s.fail("a permit was granted above a limit");
   if (header.overdraft_in_use != 0 || header.queued_total != 0) s.fail("a ticket was left over");
   for (std::uint32_t i = 0; i < kOperations; i++) {
-    if (s.target >= 1000000 && s.counts[i].load() == 0) {
+    if (s.target >= kFullRun && s.counts[i].load() == 0) {
       std::printf("# never done: %s\n", kOperationNames[i]);
       s.fail("an operation never happened");
     }
@@ -448,6 +487,7 @@ bool run(std::uint32_t threads, std::uint64_t operations, std::uint64_t seed) {
   for (std::uint32_t i = 0; i < kTenants; i++) s.tenants[i] = s.t.tenant(kNames[i]);
   for (std::uint32_t k = 0; k < kClasses; k++) s.classes[k].set(kHighPermits[k]);
   for (Watched& row : s.rows) row.set(kHighInflight);
+  s.everybody.set(kHighTotal);
   const auto begun = std::chrono::steady_clock::now();
   std::thread administrator(administrate, std::ref(s));
   std::thread guardian(guard, std::ref(s), seed);
@@ -468,7 +508,7 @@ bool run(std::uint32_t threads, std::uint64_t operations, std::uint64_t seed) {
   std::printf("\n");
   if (ok) {
     std::printf("ok - stress: %" PRIu64 " operations, every audit during and after without a discrepancy\n", s.total());
-    std::printf("ok - stress: no class and no row ever had more holders than its limit\n");
+    std::printf("ok - stress: neither a class, nor a row, nor the server ever had more holders than its limit\n");
   }
   return ok;
 }
