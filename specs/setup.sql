@@ -6,13 +6,13 @@ CREATE EXTENSION pg_sluice;
 CREATE ROLE iso_tenant LOGIN IN ROLE pg_monitor;
 GRANT CREATE ON SCHEMA public TO iso_tenant;
 
--- Waits until the class is as described, at most 20 s; says what it is then.
+-- Waits until the class is as described, for minutes if it must be; says what it is then.
 CREATE FUNCTION await(class text, held bigint, waiting bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
   now_held bigint;
   now_waiting bigint;
 BEGIN
-  FOR attempt IN 1 .. 2000 LOOP
+  FOR attempt IN 1 .. 18000 LOOP
     SELECT c.in_use, c.queued INTO now_held, now_waiting FROM sluice.classes c WHERE c.class = await.class;
     EXIT WHEN now_held = held AND now_waiting = waiting;
     PERFORM pg_sleep(0.01);
@@ -40,10 +40,10 @@ SELECT count(*) > 0 AS published FROM sluice.publish($policy${
   "defaultClass": "wide",
   "executionClasses": {
     "wide": {"permits": 20, "maxQueue": 20, "mayEnter": ["narrow", "brief", "pair", "tiny"]},
-    "narrow": {"permits": 1, "maxQueue": 20, "queueDeadlineMs": 60000},
+    "narrow": {"permits": 1, "maxQueue": 20, "queueDeadlineMs": 600000},
     "brief": {"permits": 1, "maxQueue": 20, "queueDeadlineMs": 300},
-    "pair": {"permits": 2, "maxQueue": 20, "queueDeadlineMs": 60000},
-    "tiny": {"permits": 1, "maxQueue": 1, "queueDeadlineMs": 60000},
+    "pair": {"permits": 2, "maxQueue": 20, "queueDeadlineMs": 600000},
+    "tiny": {"permits": 1, "maxQueue": 1, "queueDeadlineMs": 600000},
     "closed": {"permits": 1, "maxQueue": 20}
   },
   "tenants": {"*": {"weight": 1}, "small": {"weight": 1, "maxInflight": 1}}

@@ -36,7 +36,7 @@ $$;
 -- Waits until sessions that were left behind by \c are gone.
 create procedure regress_settle(wanted bigint) language plpgsql as $$
 begin
-  for i in 1 .. 200 loop
+  for i in 1 .. 3600 loop
     if (select s.sessions from sluice.status s) = wanted then return; end if;
     perform pg_sleep(0.05);
   end loop;
@@ -47,7 +47,7 @@ $$;
 -- Waits for the publisher: the server was started before its database was made, and it looks for that every few seconds.
 create procedure regress_await_publisher() language plpgsql as $$
 begin
-  for i in 1 .. 600 loop
+  for i in 1 .. 1800 loop
     if exists (select from sluice.status where publisher_pid is not null and publisher_note is null)
        and exists (select from sluice.changes where what = 'boot') then return; end if;
     commit;

@@ -114,9 +114,7 @@ do $$ begin perform 1 / 0; end $$;
 :count
 do $$ begin for i in 1 .. 100 loop begin perform 1 / 0; exception when others then null; end; end loop; end $$;
 :count
-set statement_timeout = 20;
-select pg_sleep(10);
-reset statement_timeout;
+begin; set local statement_timeout = 20; select pg_sleep(600); rollback;
 :count
 begin; select 1 / 0; select 1; rollback;
 :count

@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 
-ANSWER_SECONDS = 60
+ANSWER_SECONDS = 180
 WAIT, GO, STOP = 0, 1, 2  # the word that starts and ends all workers
 # What the client brings about itself (or may meet, as one of many): everything else is a finding.
 EXPECTED = {
@@ -257,7 +257,9 @@ class Worker:
 
     def shape_two_phase(self):
         new, sql = self.insert()
-        self.query("BEGIN")
+        # A cancelled BEGIN would make the INSERT a transaction of its own.
+        if self.query("BEGIN").status != "T":
+            return
         inserted = self.query(sql)
         prepared = self.query(f"PREPARE TRANSACTION 'x{new}'")
         if prepared.codes or prepared.tags != ["PREPARE TRANSACTION"]:
@@ -380,11 +382,11 @@ def start(args, number, counters, results, until):
 
 
 def disturb(args, counters, workers, results, until, done):
-    """Cancels, terminates and kills at random until enough was done; returns how often it did each."""
+    """Cancels, terminates and kills at random until enough was done, and each of them at least once; returns how often."""
     chance = random.Random(args.seed)
     administrator = Wire(args, args.admin, "disturber")
     did = collections.Counter()
-    while time.time() < until and not done():
+    while time.time() < until and not (done() and all(did[what] for what in ("cancel", "terminate", "kill"))):
         time.sleep(chance.random() * 0.06)
         for number in chance.sample(range(args.workers), 4):
             cancel(args, counters, number)
@@ -414,7 +416,8 @@ def main():
     parser.add_argument("--function", type=int, required=True, help="oid of a function (int) for function call messages")
     parser.add_argument("--workers", type=int, default=40)
     parser.add_argument("--transactions", type=int, default=20000, help="stop when so many shapes ran")
-    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--also-until", help="and go on until there is this file")
+    parser.add_argument("--seconds", type=float, default=120, help="stop in any case")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     started = time.time()
@@ -426,7 +429,8 @@ def main():
     results = multiprocessing.Manager().Queue()
 
     def done():
-        return sum(counters[i * 4 + 2] for i in range(args.workers)) >= args.transactions
+        enough = sum(counters[i * 4 + 2] for i in range(args.workers)) >= args.transactions
+        return enough and (not args.also_until or os.path.exists(args.also_until))
 
     workers = [start(args, number, counters, results, until) for number in range(args.workers)]
     counters[-1] = GO

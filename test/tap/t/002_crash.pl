@@ -10,13 +10,13 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $server = Sluice->start('crash', roles => ['app'], conf => { max_connections => 30, restart_after_crash => 'on' });
-my $generation = $server->apply({ serverSessionPermits => 4, classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+my $generation = $server->apply({ serverSessionPermits => 4, classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 
 # Waits until the server that crashed lets the way in log in again.
 sub wait_for_recovery {
   my ($old_admin_pid) = @_;
   $server->forget_admin;
-  return wait_until(sub { eval { $server->admin->value('SELECT 1') } }, 'server back', 60);
+  return wait_until(sub { eval { $server->admin->value('SELECT 1') } }, 'server back');
 }
 
 my $epoch = $server->status('epoch');
@@ -29,7 +29,7 @@ for my $victim ('holder', 'waiter', 'idle') {
   ok($server->wait_waiters(1), "$victim: one holds the permit, one waits");
   kill 'KILL', $session{$victim}->pid;
   # Everybody loses the connection: PostgreSQL restarts after a crash.
-  my $end = $session{waiter}->finish(30);
+  my $end = $session{waiter}->finish;
   ok($end->{closed}, "$victim: the crash ends every session");
   ok(wait_for_recovery(), "case F17: the server is back after kill -9 of the $victim");
   $server->close_all;
@@ -50,7 +50,7 @@ for my $worker (qw(guard publisher)) {
   my $session = $server->connect('app');
   my $pid = $server->status("${worker}_pid");
   kill 'KILL', $pid;
-  ok($session->finish(30)->{closed}, "the $worker is killed: the crash ends every session");
+  ok($session->finish->{closed}, "the $worker is killed: the crash ends every session");
   ok(wait_for_recovery(), "the server is back after kill -9 of the $worker");
   $server->close_all;
   my $now;
@@ -65,7 +65,7 @@ for my $round (1 .. 2) {
   my @session = map { $server->try_connect('app') } 1 .. 4;
   $_->send_query('SELECT pg_sleep(0.2)') for grep { $_->logged_in } @session;
   kill 'KILL', $session[0]->pid;
-  eval { $_->finish(30) } for @session;
+  eval { $_->finish } for @session;
   ok(wait_for_recovery(), "case A6: the server is back from crash round $round");
   $server->close_all;
 }

@@ -76,7 +76,7 @@ subtest 'case F20: the file is replaced in its place; the running server goes on
   my $guard = $server->status('guard_pid');
   kill 'TERM', $guard;
   my $now;
-  ok(wait_until(sub { $now = $server->status('guard_pid'); $now && $now != $guard }, 'guard back', 30), 'the guard comes back');
+  ok(wait_until(sub { $now = $server->status('guard_pid'); $now && $now != $guard }, 'guard back'), 'the guard comes back');
   ok($server->connect('app')->value('SELECT 1'), 'and the server admits as before');
 };
 

@@ -10,7 +10,7 @@ use Time::HiRes qw(time);
 
 my $waiters = 200;
 my $server = Sluice->start('switch', roles => ['app'], conf => { max_connections => $waiters + 40 });
-my $generation = $server->apply({ serverSessionPermits => $waiters + 4, classes => { interactive => { permits => 2, queueDeadlineMs => 60000 } } });
+my $generation = $server->apply({ serverSessionPermits => $waiters + 4, classes => { interactive => { permits => 2, queueDeadlineMs => $PATIENT } } });
 
 
 my @holder = map { $server->connect('app') } 1 .. 2;
@@ -24,11 +24,11 @@ for my $word (qw(off shadow)) {
   ok($server->wait_waiters($waiters), "$word: $waiters sessions wait for two permits");
   my $started = time;
   $server->set_and_hup('pg_sluice.enforcement' => "'$word'");
-  $_->finish(30) for @waiting;
-  my @answer = map { $_->finish(30) } @waiting;
+  $_->finish for @waiting;
+  my @answer = map { $_->finish } @waiting;
   my $took = time - $started;
   is(scalar(grep { !$_->{error} && $_->{rows}[0][0] == 7 } @answer), $waiters, "$word: every waiter is admitted, none refused");
-  cmp_ok($took, '<', 5, "$word: within seconds of the HUP");
+  note(sprintf '%s: all of them %.2f s after the HUP', $word, $took);
   is($server->waiters, 0, "$word: nobody waits any more");
   is($server->status('admitted_by_switch') - $by_switch, $waiters, "$word: each admission by the switch is counted");
   # All of them are inside a transaction now. Enforcement comes back while they hold what they were given.
@@ -39,7 +39,7 @@ for my $word (qw(off shadow)) {
   $late->send_query('SELECT 8');
   ok($server->wait_waiters(1), "$word: newcomers queue again while more are inside than the limit");
   for my $session (@waiting) { $session->send_query('COMMIT'); }
-  is(scalar(grep { $_->finish(30)->{error} } @waiting), 0, "$word: every transaction ends");
+  is(scalar(grep { $_->finish->{error} } @waiting), 0, "$word: every transaction ends");
   ok(!$late->readable(0.3), "$word: two permits are still held by the first holders, so the newcomer waits");
   $holder[0]->run('COMMIT');
   is($late->finish->{rows}[0][0], 8, "$word: and is granted when one of them commits");
@@ -54,14 +54,15 @@ subtest 'flips under load leave exact counters' => sub {
   $_->run('COMMIT') for @holder;
   my @busy = @waiting[ 0 .. 19 ];
   my ($errors, $done) = (0, 0);
-  my $until = time + 6;
+  my $until = time + 180;
   my @word = qw(off policy shadow policy);
   my $flip = 0;
   my $next = time;
   $_->send_query('SELECT pg_sleep(0.002)') for @busy;
   my $select = IO::Select->new(map { $_->{socket} } @busy);
   my %of = map { $_->{socket} => $_ } @busy;
-  while (time < $until) {
+  # Until there were enough of both; how fast that is does not matter.
+  while (($flip < 30 || $done < 500) && time < $until) {
     if (time > $next) { $server->set_and_hup('pg_sluice.enforcement' => "'" . $word[ $flip++ % @word ] . "'"); $next = time + 0.15; }
     for my $socket ($select->can_read(0.05)) {
       my $session = $of{$socket};
@@ -73,7 +74,8 @@ subtest 'flips under load leave exact counters' => sub {
   $_->finish for @busy;
   $server->set_and_hup('pg_sluice.enforcement' => "'policy'");
   is($errors, 0, "no statement failed in $done over $flip flips");
-  cmp_ok($done, '>', 100, 'and the load was real');
+  cmp_ok($done, '>=', 500, 'and the load was real');
+  cmp_ok($flip, '>=', 30, 'and so were the flips');
   $server->ledger_is_zero('the ledger is zero', open => 1);
 };
 

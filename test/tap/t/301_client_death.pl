@@ -8,33 +8,38 @@ use Sluice;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-my $server = Sluice->start('death', roles => [qw(app)], conf => { max_connections => 30, authentication_timeout => 20 });
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+my $server = Sluice->start('death', roles => [qw(app)], conf => { max_connections => 30, authentication_timeout => 600 });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 
 subtest 'case F1: a client killed during its statement' => sub {
   for my $check_interval (0, 200) {
     my $label = "client_connection_check_interval=$check_interval";
+    # The statement runs for as long as somebody else keeps the lock that it wants.
+    my $keeper = $server->connect(Sluice->superuser);
+    $keeper->run('SELECT pg_advisory_lock(1)');
     my $psql = fork;
     if (!$psql) {
       open STDOUT, '>', '/dev/null';
       open STDERR, '>', '/dev/null';
       exec 'psql', '-X', '-h', $server->socket_dir, '-p', $server->port, '-U', 'app', '-d', 'postgres',
-        '-c', "SET client_connection_check_interval = $check_interval", '-c', 'SELECT pg_sleep(3)';
+        '-c', "SET client_connection_check_interval = $check_interval", '-c', 'SELECT pg_advisory_lock(1)';
     }
     my $pid;
-    ok(wait_until(sub { $pid = $server->value(q{SELECT pid FROM pg_stat_activity WHERE usename = 'app' AND query LIKE '%pg_sleep%' AND state = 'active'}) }, 'psql sleeps'),
+    ok(wait_until(sub { $pid = $server->value(q{SELECT pid FROM pg_stat_activity WHERE usename = 'app' AND query LIKE '%advisory%' AND wait_event_type = 'Lock'}) }, 'psql waits'),
       "$label: psql runs its statement");
     my $newcomer = $server->connect('app');
     $newcomer->send_query('SELECT 1');
     ok($server->wait_waiters(1), "$label: a newcomer queues");
     kill 'KILL', $psql;
     waitpid $psql, 0;
-    my $killed = time;
-    ok($newcomer->readable(20), "$label: the newcomer gets its answer");
-    my $took = time - $killed;
+    if ($check_interval == 0) {
+      ok(!$newcomer->readable(1), "$label: the statement goes on, and the newcomer waits on");
+      is($server->holders, 1, "$label: the permit is held");
+      $keeper->run('SELECT pg_advisory_unlock(1)');
+    }
     is($newcomer->finish->{error}, undef, "$label: the newcomer is granted");
     is($server->value("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND state = 'active'"), 0, "$label: after the backend had really ended");
-    $check_interval ? cmp_ok($took, '<', 4, "$label: noticed early") : cmp_ok($took, '>', 1, "$label: only at the statement's end");
+    $keeper->close;
     $server->ledger_is_zero("$label: the ledger is zero");
   }
 };
@@ -48,7 +53,7 @@ subtest 'case F1: a client that vanishes while it is queued leaves the queue' =>
     $_->send_query('SELECT 1') for @gone;
     ok($server->wait_waiters(3), "$how: three clients wait");
     $_->$how for @gone;
-    ok(wait_until(sub { $server->waiters == 0 }, 'queue empties', 5), "$how: the queue is empty within seconds");
+    ok(wait_until(sub { $server->waiters == 0 }, 'queue empties'), "$how: the queue is empty long before their deadline");
     ok($server->wait_sessions(1), "$how: and their sessions are gone");
   }
   $holder->run('COMMIT');
@@ -86,8 +91,8 @@ subtest 'case F14: terminate while holding, while queued, during login' => sub {
     ok(wait_until(sub { $pid = $server->value(q{SELECT pid FROM sluice.sessions WHERE role = 'slow'}) }, 'session record of the login'), 'a login in progress has its session record');
     $server->run("SELECT pg_terminate_backend($pid)") if $pid;
     # The signal may be looked at only after the greeting was finished: then ReadyForQuery comes before the end.
-    my $end = $login->finish(20);
-    $end = $login->finish(20) unless $end->{closed};
+    my $end = $login->finish;
+    $end = $login->finish unless $end->{closed};
     is($end->{error}{code}, '57P01', 'terminated during login');
     ok($end->{closed}, 'and the connection is closed');
     ok(wait_until(sub { !$server->value(q{SELECT count(*) FROM sluice.sessions WHERE role = 'slow'}) }, 'record gone'), 'its session permit is back');

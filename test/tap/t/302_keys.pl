@@ -12,7 +12,7 @@ $server->run("CREATE DATABASE db_$_") for qw(a b);
 subtest 'case F2: limits of two databases do not share a counter' => sub {
   $server->apply({
       serverSessionPermits => 40, tenantKey => 'database', tenants => { db_a => { maxInflight => 2 }, db_b => { maxInflight => 1 }, '*' => {} },
-      classes => { interactive => { permits => 10, queueDeadlineMs => 30000 } } });
+      classes => { interactive => { permits => 10, queueDeadlineMs => $PATIENT } } });
   my @a = map { $server->connect('app', database => 'db_a') } 1 .. 3;
   my @b = map { $server->connect('app', database => 'db_b') } 1 .. 2;
   for my $holder (@a[ 0, 1 ]) { $holder->run('BEGIN'); $holder->run('SELECT 1'); }

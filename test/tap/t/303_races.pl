@@ -9,14 +9,14 @@ use Test::More;
 use Time::HiRes qw(time sleep usleep);
 
 my $server = Sluice->start('races', roles => ['app'], conf => { max_connections => 30, deadlock_timeout => "'10ms'" });
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 20000 } } });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 
 my $balance = 'SELECT (SELECT sum(in_use + queued) FROM sluice.classes), (SELECT count(*) FROM sluice.reconcile())';
 
 # Zero holders, zero waiters, zero discrepancies; a release may still be on its way for a moment.
 sub balanced {
   my $row;
-  return wait_until(sub { $row = $server->rows($balance)->[0]; $row->[0] == 0 && $row->[1] == 0 }, 'the ledger balances', 10);
+  return wait_until(sub { $row = $server->rows($balance)->[0]; $row->[0] == 0 && $row->[1] == 0 }, 'the ledger balances');
 }
 
 sub hold {
@@ -121,7 +121,7 @@ subtest 'case F10: deadlock_timeout and statement_timeout fire while queued, 300
   is($server->waiters, 0, 'nobody is left in the queue');
   is($server->value(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'LWLock' AND usename = 'app'}), 0, 'no lightweight lock is held or awaited');
   $holder->run('COMMIT');
-  $waiter->run('SET statement_timeout = 0');
+  $waiter->persist('SET statement_timeout = 0');
   is($waiter->value('SELECT 7'), 7, 'and afterwards it runs');
   $server->ledger_is_zero('the ledger is zero');
 };

@@ -9,7 +9,7 @@ use Test::More;
 
 my $server = Sluice->start('shapes', roles => ['app'], conf => { max_connections => 30, max_prepared_transactions => 4 });
 $server->run('CREATE TABLE t (i int); INSERT INTO t SELECT generate_series(1, 100); GRANT ALL ON t TO app');
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 
 subtest 'case F6: an open portal and a cancelled queued statement' => sub {
   my ($session, $holder) = map { $server->connect('app') } 1 .. 2;
@@ -72,14 +72,17 @@ BEGIN
   FOR i IN 1 .. 5 LOOP
     INSERT INTO log VALUES ('p', i);
     COMMIT;
-    PERFORM pg_sleep(0.05);
+    -- The first time round it stays here until the test lets it go on.
+    PERFORM pg_advisory_xact_lock_shared(7);
   END LOOP;
 END $$
 SQL
+  $server->run('SELECT pg_advisory_lock(7)');
   $caller->send_raw(Sluice::Wire::query_message('CALL p()') . Sluice::Wire::query_message('CALL p()'));
   ok($server->wait_holders(1), 'the first call runs');
   $rival->send_query(q{INSERT INTO log SELECT 'rival', count(*) FROM log});
   ok($server->wait_waiters(1), 'a rival waits');
+  $server->run('SELECT pg_advisory_unlock(7)');
   my $first = $caller->finish;
   my $second = $caller->finish;
   is_deeply([ map { $_->{error} } $first, $second ], [ undef, undef ], 'both calls succeed') or diag(Sluice::Wire::describe($first->{error} // $second->{error}));
@@ -105,8 +108,8 @@ subtest 'case F12: PREPARE TRANSACTION returns the permit, COMMIT PREPARED needs
   ok($server->wait_sessions(2), 'the preparing session leaves');
   $other->run('BEGIN');
   $other->run('SELECT 1');
-  is($third->code(q{COMMIT PREPARED 'x'}, 5), '', 'COMMIT PREPARED runs while the class is full');
-  is($third->query(q{COMMIT PREPARED 'no such'}, 5)->{error}{code}, '42704', 'also when it fails');
+  is($third->code(q{COMMIT PREPARED 'x'}), '', 'COMMIT PREPARED runs while the class is full');
+  is($third->query(q{COMMIT PREPARED 'no such'})->{error}{code}, '42704', 'also when it fails');
   $other->run('COMMIT');
   is($other->value('SELECT count(*) FROM t WHERE i = 1000'), 1, 'the transaction is committed');
   $first = $server->connect('app');

@@ -13,7 +13,7 @@ my $server = Sluice->start(
   conf => { max_connections => 40, max_prepared_transactions => 5 });
 $server->run('GRANT CREATE ON SCHEMA public TO app; GRANT pg_checkpoint TO app');
 $server->run('CREATE TABLE t (i int); INSERT INTO t SELECT generate_series(1, 100); ALTER TABLE t OWNER TO app');
-$server->apply({ adminRoles => { dba => {} }, classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+$server->apply({ adminRoles => { dba => {} }, classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 
 my $setup = $server->connect('app');
 $setup->run($_) for 'CREATE MATERIALIZED VIEW m AS SELECT count(*) FROM t',
@@ -107,7 +107,7 @@ subtest 'case F26: the kinds that take a permit wait for it' => sub {
       $session->send_query($sql);
       my $queued = wait_until(sub { $session->readable || $server->waiters == 1 }, "$name queues") && !$session->readable;
       free();
-      my $answer = $session->finish(30);
+      my $answer = $session->finish;
       # What fails before it starts to run (an unknown table in parse analysis) may be told so without a permit.
       my $early = $label eq 'fails' && $answer->{error} && $answer->{error}{code} =~ /^(42|26)/;
       ok($queued || $early, "$name ($label): queues while the class is full");
@@ -132,13 +132,13 @@ subtest 'case F26: the kinds that never wait' => sub {
       $session->run($_) for @$before;
       fill();
       my $admitted = $server->admitted;
-      my $answer = eval { $session->query($sql, 5) };
+      my $answer = eval { $session->query($sql) };
       ok($answer, "$name ($label): is answered while the class is full") or diag($@);
       my $code = $answer && $answer->{error} ? $answer->{error}{code} : '';
       $label eq 'works' ? is($code, '', "$name: succeeds") : unlike($code, qr/^(|53000|57014)$/, "$name: fails of its own");
       is($server->admitted, $admitted, "$name ($label): takes no permit");
       free();
-      if (!$answer) { $session->finish(30); }
+      if (!$answer) { $session->finish; }
       $session->query($after) if $after;
       is($server->holders, 0, "$name ($label): the ledger is zero");
     }
@@ -152,12 +152,12 @@ subtest 'case F26: the same through the extended protocol' => sub {
     $session->send_raw(Sluice::Wire::extended_messages($sql) . Sluice::Wire::sync_message());
     ok($server->wait_waiters(1), "$sql: queues");
     free();
-    is($session->finish(30)->{error}, undef, "$sql: succeeds when granted");
+    is($session->finish->{error}, undef, "$sql: succeeds when granted");
     is($server->holders, 0, "$sql: gives its permit back");
   }
   for my $sql ('SHOW work_mem', q{SET application_name = 'x'}, 'BEGIN', 'ROLLBACK', '', 'EXPLAIN SELECT 1') {
     fill();
-    my $answer = eval { $session->send_raw(Sluice::Wire::extended_messages($sql) . Sluice::Wire::sync_message()); $session->finish(5) };
+    my $answer = eval { $session->send_raw(Sluice::Wire::extended_messages($sql) . Sluice::Wire::sync_message()); $session->finish };
     ok($answer && !$answer->{error}, "'$sql': never waits");
     free();
   }
@@ -167,9 +167,9 @@ subtest 'case F26: the same through the extended protocol' => sub {
   $session->send_raw(Sluice::Wire::function_call_message($oid, 2, 3));
   ok($server->wait_waiters(1), 'a fastpath function call queues');
   free();
-  is($session->finish(30)->{error}, undef, 'and succeeds when granted');
+  is($session->finish->{error}, undef, 'and succeeds when granted');
   $session->send_raw(Sluice::Wire::function_call_message(4_000_000_000, 2));
-  isnt($session->finish(30)->{error}, undef, 'a fastpath call that fails');
+  isnt($session->finish->{error}, undef, 'a fastpath call that fails');
   is($server->holders, 0, 'gives its permit back');
   $server->ledger_is_zero('the ledger is zero', open => 1);
 };
@@ -182,10 +182,8 @@ subtest 'case F13: a full class blocks neither transaction ends nor administrato
   is($inside->code('SHOW work_mem'), '', 'SHOW inside a transaction');
   is($inside->query('SELEC')->{error}{code}, '42601', 'a syntax error needs no permit');
   is($inside->code('ROLLBACK'), '', 'ROLLBACK of the failed transaction');
-  my $started = time;
   cmp_ok($dba->value('SELECT count(*) FROM pg_stat_activity'), '>', 0, 'an administrator reads pg_stat_activity');
   cmp_ok($dba->value('SELECT count(*) FROM pg_class'), '>', 0, 'and the catalogue');
-  cmp_ok(time - $started, '<', 5, 'without queueing');
   is($server->holders, 1, 'and takes none of the class\'s permits');
   $user->send_query('SELECT count(*) FROM pg_stat_activity');
   ok($server->wait_waiters(1), 'the same query of an ordinary user queues');

@@ -8,7 +8,7 @@ use Test::More;
 
 my $server = Sluice->start('errors', roles => ['app'], conf => { max_connections => 30 });
 $server->run('CREATE TABLE secret (i int); CREATE TABLE t (i int); GRANT ALL ON t TO app');
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 5000 } } });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 
 
 subtest 'case F16: 5000 statements that fail' => sub {
@@ -20,7 +20,7 @@ subtest 'case F16: 5000 statements that fail' => sub {
     [ 'in ExecutorStart behind our hook', '42501', 1000, 'SELECT * FROM secret' ],
     [ 'in a utility', '22P02', 1000, q{DO $$ BEGIN PERFORM 'x'::int FROM t LIMIT 1; PERFORM 'x'::int; END $$} ],
     [ 'in a trigger at commit', '23514', 500, 'INSERT INTO checked VALUES (1)' ],
-    [ 'by statement_timeout', '57014', 500, 'SELECT pg_sleep(10)' ],
+    [ 'by statement_timeout', '57014', 500, 'SELECT pg_sleep(600)' ],
   );
   $server->run(<<'SQL');
 CREATE TABLE checked (i int);
@@ -39,11 +39,11 @@ SQL
     is($other, 0, "$count statements fail $name");
     is($server->holders, 0, 'and hold nothing');
   }
-  $session->run('SET statement_timeout = 0');
+  $session->persist('SET statement_timeout = 0');
   # Cancelled by somebody else while they run.
   my $missed = 0;
   for my $round (1 .. 30) {
-    $session->send_query('SELECT pg_sleep(10)');
+    $session->send_query('SELECT pg_sleep(600)');
     $server->wait_holders(1);
     $server->run('SELECT pg_cancel_backend(' . $session->pid . ')');
     $missed++ if $session->finish->{error}{code} ne '57014';

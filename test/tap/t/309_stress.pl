@@ -12,7 +12,7 @@ use Sluice::Mischief;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-my ($clients, $permits, $wanted, $least_looks, $most_seconds) = (40, 8, $ENV{SLUICE_STRESS_TRANSACTIONS} // 5_000, 40, 400);
+my ($clients, $permits, $wanted, $least_looks, $most_seconds) = (40, 8, $ENV{SLUICE_STRESS_TRANSACTIONS} // 5_000, 40, 1200);
 my $seed = $ENV{SLUICE_STRESS_SEED} // int rand 1_000_000;
 diag("seed $seed (SLUICE_STRESS_SEED)");
 srand $seed;
@@ -56,7 +56,7 @@ start_client($_) for 1 .. $clients;
 my ($discrepancies, $over, $rounds, $killed, $signalled) = ('', 0, 0, 0, 0);
 my $until = time + $most_seconds;
 my $limit = $permits;
-while (($server->admitted < $wanted || $rounds < $least_looks) && time < $until) {
+while (($server->admitted < $wanted || $rounds < $least_looks || $server->value('SELECT count(*) FROM written') <= 100) && time < $until) {
   $rounds++;
   my $victim = $server->value(q{SELECT pid FROM pg_stat_activity WHERE usename = 'app' ORDER BY random() LIMIT 1});
   my $how = rand() < 0.6 ? 'pg_cancel_backend' : 'pg_terminate_backend';

@@ -12,7 +12,7 @@ use Time::HiRes qw(time sleep);
 my $server = Sluice->start('edges', roles => [qw(app standby)], conf => { max_connections => 40 });
 $server->run('ALTER ROLE standby REPLICATION');
 $server->run('CREATE TABLE t (i int); INSERT INTO t SELECT generate_series(1, 1000); GRANT ALL ON t TO app, standby; GRANT CREATE ON SCHEMA public TO app');
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 
 sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
 
@@ -62,7 +62,7 @@ subtest 'COPY: a client that stalls holds its permit, one that leaves gives it b
   ok($server->wait_waiters(1), 'and holds the permit while the client sends nothing');
   $copy->send_raw(Sluice::Wire::message('d', "1\n2\n"));
   $copy->reset;
-  is($waiter->finish(20)->{rows}[0][0], 2, 'the client is gone: the permit goes to the waiter');
+  is($waiter->finish->{rows}[0][0], 2, 'the client is gone: the permit goes to the waiter');
   $copy = $server->connect('app');
   $copy->send_query('COPY t FROM STDIN');
   $copy->receive_until('GE');
@@ -98,7 +98,7 @@ subtest 'NOTIFY reaches an idle listener while the class is full' => sub {
   hold($holder);
   my $before = $server->admitted;
   $server->run(q{NOTIFY news, 'hello'});
-  my $message = $listener->receive(10);
+  my $message = $listener->receive;
   is($message->{type}, 'A', 'the notification arrives');
   is($server->admitted, $before, 'without a permit');
   is($server->holders, 1, 'only the holder is counted');
@@ -112,11 +112,9 @@ subtest 'clean-up at exit never queues' => sub {
   my @leaving = map { $server->connect('app') } 1 .. 6;
   for my $session (@leaving) { $session->run("CREATE TEMP TABLE temp_$_ AS SELECT generate_series(1, 10) AS i") for 1 .. 3; }
   hold($holder);
-  my $started = time;
   $_->close for @leaving[ 0 .. 2 ];
   $server->run('SELECT pg_terminate_backend(' . $_->pid . ')') for @leaving[ 3 .. 5 ];
   ok($server->wait_sessions(1), 'sessions with temporary tables leave while the class is full');
-  cmp_ok(time - $started, '<', 5, 'at once');
   is($server->waiters, 0, 'nobody is queued');
   is($server->value(q{SELECT count(*) FROM pg_class WHERE relname LIKE 'temp\_%'}), 0, 'and their tables are gone');
   $holder->run('COMMIT');
@@ -127,14 +125,14 @@ subtest 'a walsender that runs SQL takes execution permits, and only those' => s
   my $holder = hold($server->connect('app'));
   my $walsender = $server->try_connect('standby', params => { replication => 'database' });
   ok($walsender->logged_in, 'it logs in') or diag(Sluice::Wire::describe($walsender->error));
-  is(scalar @{ $walsender->query('IDENTIFY_SYSTEM', 5)->{rows} }, 1, 'replication commands are answered at once');
+  is(scalar @{ $walsender->query('IDENTIFY_SYSTEM')->{rows} }, 1, 'replication commands are answered at once');
   is($server->status('sessions'), 1, 'it holds no session permit');
   $walsender->send_query('SELECT count(*) FROM t');
   ok($server->wait_waiters(1), 'its SQL queues like any other');
   $holder->run('COMMIT');
   is($walsender->finish->{error}, undef, 'and is granted');
   is($server->holders, 0, 'and gives its permit back');
-  $walsender->send_query('SELECT pg_sleep(30)');
+  $walsender->send_query('SELECT pg_sleep(600)');
   ok($server->wait_holders(1), 'it holds a permit');
   $server->run('SELECT pg_terminate_backend(' . $walsender->pid . ')');
   ok($server->wait_holders(0), 'terminated, it holds none');
@@ -143,7 +141,7 @@ subtest 'a walsender that runs SQL takes execution permits, and only those' => s
 
 subtest 'client programs under a limit of one' => sub {
   $server->run('CREATE DATABASE bench OWNER app');
-  $server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 60000 } } });
+  $server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
   my @to = ('-h', $server->socket_dir, '-p', $server->port, '-U', 'app');
   my %run = (
     'pgbench -i' => [ 'pgbench', @to, '-i', '-q', '-s', '1', 'bench' ],
@@ -155,7 +153,7 @@ subtest 'client programs under a limit of one' => sub {
     'pg_dump' => [ 'pg_dump', @to, '-f', '/dev/null', 'bench' ]);
   for my $name ('pgbench -i', sort grep { $_ ne 'pgbench -i' } keys %run) {
     my ($out, $err) = ('', '');
-    my $ok = IPC::Run::run($run{$name}, '<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(120));
+    my $ok = IPC::Run::run($run{$name}, '<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(600));
     ok($ok, "$name ends well") or diag($err);
     unlike($err, qr/ERROR|FATAL/, "$name meets no error");
   }

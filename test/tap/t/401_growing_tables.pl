@@ -9,7 +9,7 @@ use Test::More;
 
 my $server = Sluice->start('growing', roles => ['app'], conf => { max_connections => 30 });
 $server->run('GRANT CREATE ON SCHEMA public TO app');
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 my ($holder, $reader) = map { $server->connect('app') } 1 .. 2;
 
 sub fill { $holder->run('BEGIN'); $holder->run('SELECT 1'); return; }
@@ -90,7 +90,7 @@ sub check_reader {
   my $queued = $server->wait_waiters(1);
   $move->();
   free();
-  my $answer = $reader->finish(30);
+  my $answer = $reader->finish;
   $reader->query('ROLLBACK') if $reader->status ne 'I';
   my $result = $answer->{error} ? $answer->{error}{code} : $value->($answer);
   ok($queued && $result =~ /^($right|40001)$/, "$name, $label: every row once") or diag("queued: $queued, result: $result");

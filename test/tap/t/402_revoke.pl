@@ -7,7 +7,7 @@ use Sluice;
 use Test::More;
 
 my $server = Sluice->start('revoke', roles => [qw(app)], conf => { max_connections => 30 });
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 my ($holder, $reader) = map { $server->connect('app') } 1 .. 2;
 
 # Runs `messages` queued behind a full class and `meanwhile` before it is let in; the answer.
@@ -19,7 +19,7 @@ sub answer_after {
   $server->wait_waiters(1) or return { error => { code => 'never queued' } };
   $server->run($meanwhile);
   $holder->run('COMMIT');
-  my $answer = $reader->finish(30);
+  my $answer = $reader->finish;
   $reader->run('ROLLBACK') if $reader->status ne 'I';
   return $answer;
 }

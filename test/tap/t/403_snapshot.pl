@@ -9,7 +9,7 @@ use Test::More;
 
 my $server = Sluice->start('snapshot', roles => ['app'], conf => { max_connections => 30 });
 $server->run('GRANT CREATE ON SCHEMA public TO app');
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 my ($holder, $reader) = map { $server->connect('app') } 1 .. 2;
 my $simple = \&Sluice::Wire::query_message;
 sub extended { return Sluice::Wire::extended_messages(@_) . Sluice::Wire::sync_message(); }
@@ -39,7 +39,7 @@ sub observe {
   my $xmin = $server->value('SELECT backend_xmin FROM pg_stat_activity WHERE pid = ' . $reader->pid);
   my $kept = rows_kept_by_others();
   $holder->run('COMMIT');
-  my $answer = $reader->finish(30);
+  my $answer = $reader->finish;
   return { xmin => $xmin // 'none', kept => $kept // 'unknown', answer => $answer,
     value => $answer->{error} ? $answer->{error}{code} : $answer->{rows}[0][0] };
 }

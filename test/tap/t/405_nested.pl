@@ -8,7 +8,7 @@ use Test::More;
 
 my $server = Sluice->start('nested', roles => ['app'], conf => { max_connections => 30 });
 $server->run('GRANT CREATE ON SCHEMA public TO app; CREATE TABLE n (i int); INSERT INTO n SELECT generate_series(1, 100); ALTER TABLE n OWNER TO app');
-$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 30000 } } });
+$server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
 my ($holder, $session) = map { $server->connect('app') } 1 .. 2;
 my $simple = \&Sluice::Wire::query_message;
 
@@ -79,7 +79,7 @@ sub check {
   my $queued = wait_until(sub { $session->readable || $server->waiters == 1 }, "$name queues") && !$session->readable;
   ok($queued, "$name: queues") or diag(Sluice::Wire::describe($session->finish->{error}));
   $holder->run('COMMIT');
-  my $answer = $session->finish(30);
+  my $answer = $session->finish;
   is($answer->{error}, undef, "$name: succeeds") or diag(Sluice::Wire::describe($answer->{error}));
   my $value = $answer->{types} =~ /V/ ? 'call' : $answer->{rows}[0] ? $answer->{rows}[0][0] : undef;
   $value =~ s/(actual rows=\d+)\.00/$1/ if defined $value;  # 18 shows fractions
@@ -125,7 +125,7 @@ subtest 'a nested statement that is cancelled or refused while queued leaves not
     $session->send_query("$sql");
     my $queued = $server->wait_waiters(1);
     $session->cancel;
-    my $answer = $session->finish(30);
+    my $answer = $session->finish;
     is($answer->{error} ? $answer->{error}{code} : 'no error', '57014', "$name: cancelled while queued");
     is($server->holders . $server->waiters, '10', "$name: leaves the holder alone and nobody queued");
     $holder->run('COMMIT');

@@ -29,7 +29,7 @@ sub random_policy {
 
 srand 7;
 $server->apply(random_policy(), over_limit => 'drain');
-my $load = start_load($server, '--workers' => 40, '--transactions' => $TRANSACTIONS, '--seconds' => 300);
+my $load = start_load($server, '--workers' => 40, '--transactions' => $TRANSACTIONS, '--seconds' => 1200);
 my ($policies, $shadows, $switches, @discrepancy) = (0, 0, 0);
 until (load_is_over($load)) {
   my $what = rand;
@@ -46,12 +46,14 @@ until (load_is_over($load)) {
   } else {
     push @discrepancy, map { join ', ', map { $_ // 'null' } @$_ } @{ $server->discrepancies };
   }
+  load_may_end($load) if $policies > 10 && $shadows > 0 && $switches > 0;
   sleep rand 0.25;
 }
 my $summary = check_load($load);
 diag("$policies policies ($shadows in shadow), $switches uses of the kill switch");
 cmp_ok($summary->{shapes} // 0, '>=', $TRANSACTIONS, "$TRANSACTIONS transactions ran");
 cmp_ok($policies, '>', 10, 'while policies changed');
+cmp_ok($shadows, '>', 0, 'some of them in shadow');
 cmp_ok($switches, '>', 0, 'and enforcement was switched off and on');
 is(join("\n", @discrepancy), '', 'reconcile found nothing under load');
 is($server->status('faults'), 0, 'no invariant was broken');

@@ -40,7 +40,7 @@ sub note { my ($self, $text) = @_; $text =~ s/\s+/ /g; print { $self->{report} }
 sub connected {
   my ($self) = @_;
   while (!$self->{wire} || !$self->{wire}->is_open) {
-    $self->{wire} = Sluice::Wire->connect(@{ $self->{address} }, user => 'app', database => 'postgres', timeout => 60);
+    $self->{wire} = Sluice::Wire->connect(@{ $self->{address} }, user => 'app', database => 'postgres');
     last if $self->{wire}->logged_in;
     $self->check($self->{wire}->last_result);
     $self->{wire} = undef;

@@ -11,7 +11,7 @@ use Sluice;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(prepare_tables start_load load_is_over check_load check_work);
+our @EXPORT = qw(prepare_tables start_load load_is_over load_may_end check_load check_work);
 
 my @ROLES = qw(amber blue coral);
 
@@ -27,14 +27,14 @@ sub prepare_tables {
   return;
 }
 
-# Starts the client; it goes on by itself.
+# Starts the client; it goes on by itself until it has done its transactions and load_may_end() was called.
 sub start_load {
   my ($server, %arg) = @_;
   my $folder = $server->node->basedir . '/notes';
   mkdir $folder;
   my $function = $server->value(q{SELECT 'plus_rows(int)'::regprocedure::oid});
   my @command = ('python3', "$FindBin::RealBin/../stress/client.py", '--socket', $server->socket_dir, '--port', $server->port,
-    '--admin', scalar($server->superuser), '--roles', join(',', @ROLES), '--notes', $folder, '--function', $function, %arg);
+    '--admin', scalar($server->superuser), '--roles', join(',', @ROLES), '--notes', $folder, '--function', $function, '--also-until', "$folder.enough", %arg);
   my $output = "$folder.out";
   my $pid = fork;
   if (!$pid) {
@@ -42,6 +42,14 @@ sub start_load {
     exec @command or die;
   }
   return { pid => $pid, output => $output, folder => $folder, status => undef };
+}
+
+# The test has met under load what it had to meet.
+sub load_may_end {
+  my ($load) = @_;
+  open my $file, '>', "$load->{folder}.enough" or die "$load->{folder}.enough: $!";
+  close $file;
+  return;
 }
 
 sub load_is_over {
