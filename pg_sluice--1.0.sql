@@ -134,7 +134,8 @@ CREATE FUNCTION sluice._status()
     reclaimed bigint, faults bigint, time_limit_cancels bigint, time_limit_terminates bigint,
     logins_terminated bigint, over_limit_grants bigint,
     memory_bytes bigint, session_records bigint, max_tenants bigint, tenants_used bigint,
-    max_classes bigint, max_events bigint, max_receipts bigint, max_refusal_cells bigint)
+    max_classes bigint, max_events bigint, max_receipts bigint, max_refusal_cells bigint,
+    pushed_out bigint, borrow_cancels bigint)
   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 1 AS 'MODULE_PATHNAME', 'sluice_status';
 COMMENT ON FUNCTION sluice._status() IS 'What the view sluice.status shows.';
 
@@ -144,7 +145,9 @@ CREATE FUNCTION sluice._classes()
     peak_in_use bigint, peak_queued bigint, queue_deadline_ms bigint, transaction_time_limit_ms bigint,
     granted bigint, handed_over bigint, waited bigint, refused bigint, expired bigint, cancelled bigint,
     would_wait bigint, would_refuse bigint, execution_seconds double precision, wait_ms_total double precision,
-    wait_p50_ms bigint, wait_p99_ms bigint, wait_histogram bigint[])
+    wait_p50_ms bigint, wait_p99_ms bigint, wait_histogram bigint[],
+    borrowed bigint, lent bigint, borrowed_from text[], borrows bigint, recalls bigint,
+    pushed_out bigint, unreachable bigint, aging_ms bigint)
   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 8 AS 'MODULE_PATHNAME', 'sluice_classes';
 COMMENT ON FUNCTION sluice._classes() IS 'What the view sluice.classes shows.';
 
@@ -155,7 +158,7 @@ CREATE FUNCTION sluice._tenants()
     sessions bigint, max_sessions bigint, guaranteed_sessions bigint, peak_sessions bigint,
     granted bigint, execution_seconds double precision, waited bigint, refused bigint, expired bigint,
     cancelled bigint, would_wait bigint, session_refusals bigint, would_refuse_sessions bigint,
-    last_used timestamptz)
+    last_used timestamptz, pushed_out bigint, mean_hold_ms double precision, expected_wait_ms double precision)
   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 100 AS 'MODULE_PATHNAME', 'sluice_tenants';
 COMMENT ON FUNCTION sluice._tenants() IS 'What the view sluice.tenants shows.';
 
@@ -172,7 +175,8 @@ CREATE FUNCTION sluice._tickets()
     pid bigint, slot bigint, state text, tenant text, class text, ticket uuid, generation bigint,
     committing boolean, expiring boolean, granted_at timestamptz, held_ms double precision,
     time_limit_ms double precision, source text, queue_position bigint, blocked_by text,
-    waited_ms double precision, deadline_ms double precision, blocks_holder boolean)
+    waited_ms double precision, deadline_ms double precision, blocks_holder boolean,
+    expected_wait_ms double precision, borrowed_from text, named boolean)
   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 100 AS 'MODULE_PATHNAME', 'sluice_tickets';
 COMMENT ON FUNCTION sluice._tickets() IS 'What the view sluice.tickets shows, less what pg_stat_activity knows.';
 
@@ -181,6 +185,11 @@ CREATE FUNCTION sluice._refusals()
     minute timestamptz, tenant text, class text, reason text, rule text, would boolean, count bigint)
   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 100 AS 'MODULE_PATHNAME', 'sluice_refusals';
 COMMENT ON FUNCTION sluice._refusals() IS 'What the view sluice.refusals adds up.';
+
+CREATE FUNCTION sluice._unavailable()
+  RETURNS TABLE (source text, reason text, count bigint)
+  LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 20 AS 'MODULE_PATHNAME', 'sluice_unavailable';
+COMMENT ON FUNCTION sluice._unavailable() IS 'What the view sluice.unavailable shows.';
 
 CREATE FUNCTION sluice._events()
   RETURNS TABLE (
@@ -207,7 +216,7 @@ CREATE VIEW sluice.tickets AS
   SELECT t.pid, t.state, t.tenant, t.class, t.held_ms, t.waited_ms, t.queue_position, t.blocked_by, t.deadline_ms,
          t.time_limit_ms, t.source, t.blocks_holder, t.committing, t.expiring, t.granted_at, t.ticket, t.generation, t.slot,
          a.usename AS role, a.datname AS database, a.application_name, a.client_addr, a.state AS activity,
-         a.wait_event_type, a.wait_event, a.query_id, a.query
+         a.wait_event_type, a.wait_event, a.query_id, a.query, t.expected_wait_ms, t.borrowed_from, t.named
     FROM sluice._tickets() t
     LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid::bigint OPERATOR(pg_catalog.=) t.pid;
 COMMENT ON VIEW sluice.tickets IS 'One row per running or queued transaction: holders with the time held and what they wait for in PostgreSQL, waiters with their position and the rule they wait for.';
@@ -223,6 +232,9 @@ CREATE VIEW sluice.events AS
          (pg_catalog.array_agg(ticket ORDER BY last_at DESC))[1] AS ticket
     FROM sluice._events() GROUP BY event, reason, rule, class, tenant, database, generation;
 COMMENT ON VIEW sluice.events IS 'What happened lately, repeats folded: first, last, how often. Bounded by pg_sluice.max_events.';
+
+CREATE VIEW sluice.unavailable AS SELECT * FROM sluice._unavailable();
+COMMENT ON VIEW sluice.unavailable IS 'Refusals that invite to come again, by what was not available and why. Counters since the ledger was made; sluice.refusals has the last 60 minutes by tenant and rule.';
 
 CREATE VIEW sluice.metrics AS
   WITH status AS MATERIALIZED (SELECT * FROM sluice.status),
@@ -262,15 +274,24 @@ CREATE VIEW sluice.metrics AS
         ('sluice_time_limit_cancels_total', s.time_limit_cancels),
         ('sluice_time_limit_terminates_total', s.time_limit_terminates),
         ('sluice_logins_terminated_total', s.logins_terminated),
+        ('sluice_pushed_out_total', s.pushed_out),
+        ('sluice_borrow_cancels_total', s.borrow_cancels),
         ('sluice_over_limit_grants_total', s.over_limit_grants),
         ('sluice_memory_bytes', s.memory_bytes),
         ('sluice_tenants', s.tenants_used),
         ('sluice_tenants_limit', s.max_tenants)) AS m(name, value)
   ),
+  class AS MATERIALIZED (SELECT * FROM sluice.classes),
   classes AS (
     SELECT m.name, pg_catalog.jsonb_build_object('class', c.class) AS labels, m.value
-      FROM sluice.classes c, LATERAL (VALUES
+      FROM class c, LATERAL (VALUES
         ('sluice_class_permits', c.permits::double precision),
+        ('sluice_class_borrowed', c.borrowed),
+        ('sluice_class_lent', c.lent),
+        ('sluice_class_borrows_total', c.borrows),
+        ('sluice_class_recalls_total', c.recalls),
+        ('sluice_class_pushed_out_total', c.pushed_out),
+        ('sluice_class_unreachable_total', c.unreachable),
         ('sluice_class_in_use', c.in_use),
         ('sluice_class_in_use_peak', c.peak_in_use),
         ('sluice_class_queued', c.queued),
@@ -285,7 +306,21 @@ CREATE VIEW sluice.metrics AS
         ('sluice_class_would_wait_total', c.would_wait),
         ('sluice_class_would_refuse_total', c.would_refuse),
         ('sluice_class_execution_seconds_total', c.execution_seconds),
-        ('sluice_class_wait_seconds_total', c.wait_ms_total / 1000.0)) AS m(name, value)
+        ('sluice_class_wait_seconds_sum', c.wait_ms_total / 1000.0),
+        ('sluice_class_wait_seconds_count', (SELECT pg_catalog.sum(h) FROM pg_catalog.unnest(c.wait_histogram) h))) AS m(name, value)
+  ),
+  waits AS (
+    SELECT 'sluice_class_wait_seconds_bucket' AS name,
+           pg_catalog.jsonb_build_object('class', c.class, 'le',
+             CASE WHEN h.i OPERATOR(pg_catalog.=) pg_catalog.cardinality(c.wait_histogram) THEN '+Inf'
+                  ELSE pg_catalog.trim_scale(((1::bigint OPERATOR(pg_catalog.<<) (h.i - 1)::integer) / 1000.0)::numeric(12, 3))::text END) AS labels,
+           (pg_catalog.sum(h.waits) OVER (PARTITION BY c.class, c.state ORDER BY h.i))::double precision AS value
+      FROM class c, pg_catalog.unnest(c.wait_histogram) WITH ORDINALITY AS h(waits, i)
+  ),
+  unavailable AS (
+    SELECT 'sluice_unavailable_total' AS name, pg_catalog.jsonb_build_object('source', u.source, 'reason', u.reason) AS labels,
+           u.count::double precision AS value
+      FROM sluice.unavailable u
   ),
   tenants AS (
     SELECT m.name, pg_catalog.jsonb_build_object('tenant', t.tenant, 'class', t.class) AS labels, m.value
@@ -296,10 +331,13 @@ CREATE VIEW sluice.metrics AS
         ('sluice_tenant_execution_seconds_total', t.execution_seconds),
         ('sluice_tenant_waited_total', t.waited),
         ('sluice_tenant_refused_total', t.refused),
-        ('sluice_tenant_expired_total', t.expired)) AS m(name, value)
+        ('sluice_tenant_expired_total', t.expired),
+        ('sluice_tenant_pushed_out_total', t.pushed_out)) AS m(name, value)
   )
   SELECT name, labels, value FROM server WHERE value IS NOT NULL
   UNION ALL SELECT name, labels, value FROM classes WHERE value IS NOT NULL
+  UNION ALL SELECT name, labels, value FROM waits
+  UNION ALL SELECT name, labels, value FROM unavailable
   UNION ALL SELECT name, labels, value FROM tenants WHERE value IS NOT NULL;
 COMMENT ON VIEW sluice.metrics IS 'Everything countable under Prometheus names; a limit that does not exist has no row. Names ending in _total are counters since the ledger was made.';
 
@@ -362,6 +400,8 @@ COMMENT ON COLUMN sluice.status.max_classes IS 'pg_sluice.max_classes.';
 COMMENT ON COLUMN sluice.status.max_events IS 'pg_sluice.max_events.';
 COMMENT ON COLUMN sluice.status.max_receipts IS 'pg_sluice.max_receipts.';
 COMMENT ON COLUMN sluice.status.max_refusal_cells IS 'pg_sluice.max_refusal_cells.';
+COMMENT ON COLUMN sluice.status.pushed_out IS 'Counter: waiting transactions that gave up their place in a full queue to another tenant.';
+COMMENT ON COLUMN sluice.status.borrow_cancels IS 'Counter: transactions cancelled because their borrowed permit was needed back.';
 
 COMMENT ON COLUMN sluice.classes.class IS 'Name of the execution class; default while nothing is published.';
 COMMENT ON COLUMN sluice.classes.state IS 'active, or draining: no longer in the policy, waiting for its last permits.';
@@ -387,6 +427,14 @@ COMMENT ON COLUMN sluice.classes.wait_ms_total IS 'Milliseconds waited, sum over
 COMMENT ON COLUMN sluice.classes.wait_p50_ms IS 'Half of the waits stayed below this, milliseconds; upper bound of a power of two; NULL: nobody waited.';
 COMMENT ON COLUMN sluice.classes.wait_p99_ms IS '99 % of the waits stayed below this, milliseconds; upper bound of a power of two; NULL: nobody waited.';
 COMMENT ON COLUMN sluice.classes.wait_histogram IS 'Waits by length: element i (from 1) counts those below 2^(i-1) ms, the last one is open.';
+COMMENT ON COLUMN sluice.classes.borrowed IS 'Permits it holds beyond its own: borrowed and not yet repaid.';
+COMMENT ON COLUMN sluice.classes.lent IS 'Permits of its own that other classes hold.';
+COMMENT ON COLUMN sluice.classes.borrowed_from IS 'From whom, as class=permits; empty: nothing is owed.';
+COMMENT ON COLUMN sluice.classes.borrows IS 'Counter: permits borrowed.';
+COMMENT ON COLUMN sluice.classes.recalls IS 'Counter: lent permits that came back while the class queued.';
+COMMENT ON COLUMN sluice.classes.pushed_out IS 'Counter: waiting transactions that gave up their place in the full queue to a tenant with fewer.';
+COMMENT ON COLUMN sluice.classes.unreachable IS 'Counter: transactions refused at once because they would not have met their deadline; part of refused.';
+COMMENT ON COLUMN sluice.classes.aging_ms IS 'agingMs, milliseconds.';
 
 COMMENT ON COLUMN sluice.tenants.tenant IS 'Name of the tenant; * is the row that newcomers share while the table is full.';
 COMMENT ON COLUMN sluice.tenants.class IS 'Execution class.';
@@ -410,6 +458,9 @@ COMMENT ON COLUMN sluice.tenants.would_wait IS 'Counter: transactions that shado
 COMMENT ON COLUMN sluice.tenants.session_refusals IS 'Counter: sessions refused, all classes.';
 COMMENT ON COLUMN sluice.tenants.would_refuse_sessions IS 'Counter: sessions that shadow mode would have refused, all classes.';
 COMMENT ON COLUMN sluice.tenants.last_used IS 'When the tenant was last looked up.';
+COMMENT ON COLUMN sluice.tenants.pushed_out IS 'Counter: waiting transactions that gave up their place in a full queue to a tenant with fewer.';
+COMMENT ON COLUMN sluice.tenants.mean_hold_ms IS 'How long its transactions hold their permit, a decaying mean, milliseconds; NULL: none has ended while others waited.';
+COMMENT ON COLUMN sluice.tenants.expected_wait_ms IS 'Wait that one more transaction has to expect, milliseconds; NULL: too little is known yet.';
 
 COMMENT ON COLUMN sluice.sessions.slot IS 'Index of the backend in PostgreSQL''s process array.';
 COMMENT ON COLUMN sluice.sessions.pid IS 'Process id.';
@@ -433,17 +484,17 @@ COMMENT ON COLUMN sluice.tickets.state IS 'QUEUED, EXECUTION_GRANTED, CHECKING_O
 COMMENT ON COLUMN sluice.tickets.tenant IS 'Tenant.';
 COMMENT ON COLUMN sluice.tickets.class IS 'Execution class it runs or waits in.';
 COMMENT ON COLUMN sluice.tickets.held_ms IS 'Milliseconds the permit has been held; NULL: waits.';
-COMMENT ON COLUMN sluice.tickets.waited_ms IS 'Milliseconds waited so far, or before it was granted; NULL: never waited.';
+COMMENT ON COLUMN sluice.tickets.waited_ms IS 'Milliseconds waited so far, or before it was granted, earlier attempts under the same id included; NULL: never waited.';
 COMMENT ON COLUMN sluice.tickets.queue_position IS 'Position in service order as far as it can be told, 1 is next; NULL: does not wait.';
 COMMENT ON COLUMN sluice.tickets.blocked_by IS 'Path of the rule it waits for.';
 COMMENT ON COLUMN sluice.tickets.deadline_ms IS 'Milliseconds left until its queue deadline.';
 COMMENT ON COLUMN sluice.tickets.time_limit_ms IS 'Transaction time limit, milliseconds; NULL: none.';
-COMMENT ON COLUMN sluice.tickets.source IS 'own class, overdraft, or switch (admitted by the kill switch); NULL: waits.';
+COMMENT ON COLUMN sluice.tickets.source IS 'own class, borrowed, overdraft, or switch (admitted by the kill switch); NULL: waits.';
 COMMENT ON COLUMN sluice.tickets.blocks_holder IS 'The guard found that it blocks a transaction that holds a permit; NULL: does not wait.';
 COMMENT ON COLUMN sluice.tickets.committing IS 'In COMMIT: nobody signals it any more.';
 COMMENT ON COLUMN sluice.tickets.expiring IS 'Over its time limit: cancelled, then terminated.';
 COMMENT ON COLUMN sluice.tickets.granted_at IS 'When the permit was taken.';
-COMMENT ON COLUMN sluice.tickets.ticket IS 'Identity of the ticket, as in the DETAIL of a refusal; NULL: never waited.';
+COMMENT ON COLUMN sluice.tickets.ticket IS 'Identity of the ticket, as in the DETAIL of a refusal; NULL: it never waited and was given none.';
 COMMENT ON COLUMN sluice.tickets.generation IS 'Generation of the policy it was decided under.';
 COMMENT ON COLUMN sluice.tickets.slot IS 'Index of the backend in PostgreSQL''s process array.';
 COMMENT ON COLUMN sluice.tickets.role IS 'Login role.';
@@ -455,6 +506,9 @@ COMMENT ON COLUMN sluice.tickets.wait_event_type IS 'From pg_stat_activity.';
 COMMENT ON COLUMN sluice.tickets.wait_event IS 'From pg_stat_activity; Extension: waits for its permit.';
 COMMENT ON COLUMN sluice.tickets.query_id IS 'From pg_stat_activity; needs compute_query_id.';
 COMMENT ON COLUMN sluice.tickets.query IS 'From pg_stat_activity.';
+COMMENT ON COLUMN sluice.tickets.expected_wait_ms IS 'Wait it still has to expect, milliseconds; NULL: does not wait, or too little is known yet.';
+COMMENT ON COLUMN sluice.tickets.borrowed_from IS 'Class whose permit it holds; NULL: not a borrowed one.';
+COMMENT ON COLUMN sluice.tickets.named IS 'Whether the session gave the ticket its id (pg_sluice.ticket).';
 
 COMMENT ON COLUMN sluice.refusals.minute IS 'Start of the minute.';
 COMMENT ON COLUMN sluice.refusals.tenant IS 'Tenant.';
@@ -476,8 +530,12 @@ COMMENT ON COLUMN sluice.events.last_at IS 'When it last happened.';
 COMMENT ON COLUMN sluice.events.count IS 'How often.';
 COMMENT ON COLUMN sluice.events.ticket IS 'Ticket concerned, the newest of them, as in the DETAIL of a refusal; NULL: none.';
 
+COMMENT ON COLUMN sluice.unavailable.source IS 'What was not available: sessions, or the permits of a class.';
+COMMENT ON COLUMN sluice.unavailable.reason IS 'reason of the DETAIL line.';
+COMMENT ON COLUMN sluice.unavailable.count IS 'Counter: how often.';
+
 COMMENT ON COLUMN sluice.metrics.name IS 'Name of the metric; _total: a counter since the ledger was made, else a gauge.';
-COMMENT ON COLUMN sluice.metrics.labels IS 'Labels: class, tenant.';
+COMMENT ON COLUMN sluice.metrics.labels IS 'Labels: class, tenant, source, reason, le (upper bound of a bucket, seconds).';
 COMMENT ON COLUMN sluice.metrics.value IS 'Value; seconds and bytes where the name says so.';
 -- Privileges --------------------------------------------------------------------------------------------------------------
 
@@ -490,5 +548,5 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sluice FROM PUBLIC;
 GRANT USAGE ON SCHEMA sluice TO pg_monitor;
 GRANT SELECT ON ALL TABLES IN SCHEMA sluice TO pg_monitor;
 GRANT EXECUTE ON FUNCTION sluice._status(), sluice._classes(), sluice._tenants(), sluice._sessions(), sluice._tickets(),
-  sluice._refusals(), sluice._events(), sluice.validate(jsonb), sluice.explain(text, text, text), sluice.reconcile()
+  sluice._refusals(), sluice._unavailable(), sluice._events(), sluice.validate(jsonb), sluice.explain(text, text, text), sluice.reconcile()
   TO pg_monitor;

@@ -6,6 +6,7 @@
 #include "extension/shared.h"
 #include "extension/sql_support.h"
 #include "ledger/borrowing.h"
+#include "ledger/estimate.h"
 #include "ledger/words.h"
 
 namespace sluice::extension {
@@ -24,7 +25,9 @@ struct Share {
   std::uint32_t tenant, klass;
   ledger::RowWord word;
   std::uint32_t weight, eligible, peak_queued;
-  std::uint64_t granted, execution_us, would_wait, waited, refused, expired, cancelled;
+  std::uint64_t granted, execution_us, would_wait, waited, refused, expired, cancelled, pushed_out;
+  std::int64_t expected_wait_us;  // of one more; -1: unknown
+  std::int64_t mean_hold_us;      // 0: unknown
 };
 
 struct Shares {
@@ -37,7 +40,8 @@ std::uint64_t load(const std::uint64_t& word) {
   return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(word)).load(std::memory_order_relaxed);
 }
 
-void copy_row(const Row& row, Share& share) {
+void copy_row(const ledger::Shared& lock, std::uint32_t tenant, std::uint32_t klass, std::int64_t now, Share& share) {
+  const Row& row = ledger::row_at(the_ledger, tenant, klass);
   share.word = ledger::unpack_row(load(row.word));
   share.weight = row.weight;
   share.eligible = row.eligible_count;
@@ -49,6 +53,9 @@ void copy_row(const Row& row, Share& share) {
   share.refused = row.refused;
   share.expired = row.expired;
   share.cancelled = row.cancelled;
+  share.pushed_out = row.pushed_out;
+  share.expected_wait_us = ledger::expected_wait_us(the_ledger, lock, tenant, klass, now);
+  share.mean_hold_us = row.hold_samples == 0 ? 0 : row.mean_hold_us;
 }
 
 // Adds what the slots' owners have counted since they were last folded, and the time that permits are held up to now.
@@ -76,6 +83,7 @@ Shares copy_shares() {
   shares.tenants = static_cast<Tenant*>(allocate_records(sizeof(Tenant) * shares.tenant_count));
   shares.shares = static_cast<Share*>(allocate_records(share_bytes));
   std::memset(static_cast<void*>(shares.shares), 0, share_bytes);
+  const std::int64_t now = now_us();
   for (std::uint32_t first = 0; first < shares.tenant_count; first += kTenantsPerRound) {
     const std::uint32_t end = Min(first + kTenantsPerRound, shares.tenant_count);
     SharedLedger lock;
@@ -84,7 +92,7 @@ Shares copy_shares() {
       if (!shares.tenants[tenant].used) continue;
       for (std::uint32_t klass = 0; klass < shares.class_count; klass++) {
         Share& share = shares.shares[static_cast<std::size_t>(tenant) * shares.class_count + klass];
-        copy_row(ledger::row_at(the_ledger, tenant, klass), share);
+        copy_row(lock.token(), tenant, klass, now, share);
       }
     }
   }
@@ -129,6 +137,7 @@ Share sum_of_class(const Shares& shares, std::uint32_t klass) {
     sum.refused += share.refused;
     sum.expired += share.expired;
     sum.cancelled += share.cancelled;
+    sum.pushed_out += share.pushed_out;
   }
   return sum;
 }
@@ -137,16 +146,34 @@ Share sum_of_class(const Shares& shares, std::uint32_t klass) {
 bool is_shown(const policy::Policy& policy, const ClassState& state) {
   if (state.name[0] == '\0') return false;
   const ledger::ClassWord word = ledger::unpack_class(load(state.word));
-  const bool idle = static_cast<std::int64_t>(state.permits) == word.free && state.queued == 0;
+  const bool idle = state.capacity == word.free && state.queued == 0;
   return state.policy_index < policy.class_count || !idle;
 }
 
-void write_class(Rows& rows, const policy::Policy& policy, const ClassState& state, const Share& sum) {
+std::uint64_t reason_count(const std::uint64_t* refusals, policy::Status reason) {
+  return refusals[static_cast<std::uint32_t>(reason)];
+}
+
+// What it owes and is owed; from whom, as "class=permits" pairs.
+void write_lending(Rows& rows, const Names& names, const ClassState& state) {
+  rows.number(state.borrowed).number(state.lent);
+  const char* lenders[policy::kMaxClasses];
+  int count = 0;
+  for (std::uint32_t i = 0; i < names.class_count && i < policy::kMaxClasses; i++) {
+    if (state.borrowed_from[i] == 0) continue;
+    const char* lender = class_name(names, i);
+    lenders[count++] = psprintf("%s=%u", lender == nullptr ? "?" : lender, state.borrowed_from[i]);
+  }
+  rows.texts(lenders, count).count(state.borrows).count(state.recalls);
+}
+
+void write_class(Rows& rows, const Names& names, const ClassState& state, const Share& sum) {
+  const policy::Policy& policy = names.policy;
   const ledger::ClassWord word = ledger::unpack_class(load(state.word));
   const bool active = state.policy_index < policy.class_count;
   rows.text(state.name).text(active ? "active" : "draining");
   // Without a limit "free" is counted from a number that stands for none; the difference is right all the same.
-  rows.limit(state.permits).number(static_cast<std::int64_t>(state.permits) - word.free);
+  rows.limit(state.permits).number(static_cast<std::int64_t>(state.capacity) - word.free);
   if (state.permits == policy::kNoLimit) {
     rows.null();
   } else {
@@ -175,6 +202,13 @@ void write_class(Rows& rows, const policy::Policy& policy, const ClassState& sta
   write_quantile(rows, state, 0.5);
   write_quantile(rows, state, 0.99);
   rows.numbers(state.wait_histogram, ledger::kHistogramBuckets);
+  write_lending(rows, names, state);
+  rows.count(sum.pushed_out).count(reason_count(state.refusals, policy::Status::deadline_unreachable));
+  if (active) {
+    rows.number(policy.classes[state.policy_index].aging_ms);
+  } else {
+    rows.null();
+  }
   rows.end();
 }
 
@@ -189,6 +223,13 @@ void write_share(Rows& rows, const Names& names, const Tenant& tenant, const Sha
   rows.count(share.granted).real(static_cast<double>(share.execution_us) / 1e6);
   rows.count(share.waited).count(share.refused).count(share.expired).count(share.cancelled).count(share.would_wait);
   rows.count(tenant.session_refusals).count(tenant.would_refuse_sessions).time(tenant.last_used_us);
+  rows.count(share.pushed_out);
+  if (share.mean_hold_us == 0) {
+    rows.null();
+  } else {
+    rows.real(static_cast<double>(share.mean_hold_us) / 1e3);
+  }
+  write_expected_wait(rows, share.expected_wait_us);
   rows.end();
 }
 
@@ -208,7 +249,7 @@ Datum sluice_classes(PG_FUNCTION_ARGS) {
   const ledger::ClassState* classes = copy_classes(shares.class_count);
   Rows rows(fcinfo);
   for (std::uint32_t i = 0; i < shares.class_count; i++) {
-    if (is_shown(names.policy, classes[i])) write_class(rows, names.policy, classes[i], sum_of_class(shares, i));
+    if (is_shown(names.policy, classes[i])) write_class(rows, names, classes[i], sum_of_class(shares, i));
   }
   return static_cast<Datum>(0);
 }

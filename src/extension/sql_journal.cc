@@ -74,6 +74,15 @@ void write_event(Rows& rows, const Names& names, const Event& event) {
   rows.end();
 }
 
+using Counts = std::uint64_t[ledger::kReasons];
+
+// The reasons a source can have, those that never occurred as well, so that a counter starts at 0.
+void write_source(Rows& rows, const char* source, policy::Status first, policy::Status last, const Counts& counts) {
+  for (auto i = static_cast<std::uint32_t>(first); i <= static_cast<std::uint32_t>(last); i++) {
+    rows.text(source).text(policy::status_name(static_cast<policy::Status>(i))).count(counts[i]).end();
+  }
+}
+
 // `clock_offset`: the wall clock less the ledger's, one for all rows so that the cells of one minute show one time.
 void write_cell(Rows& rows, const Names& names, const RefusalCell& cell, std::int64_t clock_offset) {
   constexpr TimestampTz kSecond = 1000000;
@@ -106,6 +115,30 @@ Datum sluice_refusals(PG_FUNCTION_ARGS) {
   Rows rows(fcinfo);
   for (std::uint32_t i = 0; i < count; i++) {
     if (cells[i].count > 0 && cells[i].minute > oldest) write_cell(rows, names, cells[i], clock_offset);
+  }
+  return static_cast<Datum>(0);
+}
+
+PG_FUNCTION_INFO_V1(sluice_unavailable);
+Datum sluice_unavailable(PG_FUNCTION_ARGS) {
+  require_ledger();
+  const Names& names = copy_names();
+  Counts counts[policy::kMaxClasses + 1];
+  const std::uint32_t classes = names.class_count;
+  {
+    SharedLedger lock;
+    std::memcpy(counts[0], the_ledger.header->session_refusals, sizeof(counts[0]));
+    for (std::uint32_t i = 0; i < classes; i++) {
+      std::memcpy(counts[i + 1], the_ledger.classes[i].refusals, sizeof(counts[i + 1]));
+    }
+  }
+  Rows rows(fcinfo);
+  write_source(rows, "sessions", policy::Status::session_limit, policy::Status::admin_reserve, counts[0]);
+  for (std::uint32_t i = 0; i < classes; i++) {
+    const char* name = class_name(names, i);
+    if (name == nullptr) continue;
+    write_source(rows, psprintf("class %s", name), policy::Status::queue_full, policy::Status::overdraft_exhausted,
+                 counts[i + 1]);
   }
   return static_cast<Datum>(0);
 }

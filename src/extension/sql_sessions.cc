@@ -87,9 +87,17 @@ char* blocking_rule(const Names& names, const Ticket& ticket) {
   return nullptr;
 }
 
-std::uint32_t position(std::uint32_t slot) {
+// Where a waiter stands, as of now: it may have been served since its record was copied.
+struct Place {
+  std::uint32_t position;
+  std::int64_t expected_wait_us;  // -1: unknown
+};
+
+Place place_of(std::uint32_t slot) {
   SharedLedger lock;
-  return ledger::queue_position(the_ledger, lock.token(), slot, now_us());
+  const std::int64_t now = now_us();
+  return {ledger::queue_position(the_ledger, lock.token(), slot, now),
+          ledger::expected_wait_of(the_ledger, lock.token(), slot, now)};
 }
 
 void write_ticket(Rows& rows, const Names& names, std::uint32_t slot, const Session& session, const Ticket& ticket) {
@@ -97,6 +105,7 @@ void write_ticket(Rows& rows, const Names& names, std::uint32_t slot, const Sess
   const bool waits = state == TicketState::queued;
   const bool refined = state == TicketState::expiring || state == TicketState::committing;
   const std::int64_t now = now_us();
+  const Place place = waits ? place_of(slot) : Place{0, -1};
   rows.number(session.pid).number(slot).text(ledger::state_name(refined ? TicketState::in_transaction : state));
   rows.text(tenant_name(ticket.tenant)).text(class_name(names, ticket.klass));
   // Without a wait the ticket never got an identity: nobody could have asked for it.
@@ -108,7 +117,7 @@ void write_ticket(Rows& rows, const Names& names, std::uint32_t slot, const Sess
   rows.number(ticket.generation).boolean(state == TicketState::committing).boolean(state == TicketState::expiring);
   if (waits) {
     rows.null().null().null().null();
-    rows.number(position(slot)).text(blocking_rule(names, ticket));
+    rows.number(place.position).text(blocking_rule(names, ticket));
     write_milliseconds(rows, ticket.queued_us, now);
     rows.real(static_cast<double>(ticket.deadline_us > now ? ticket.deadline_us - now : 0) / 1e3);
     rows.boolean(ticket.blocks_holder);
@@ -128,6 +137,9 @@ void write_ticket(Rows& rows, const Names& names, std::uint32_t slot, const Sess
     }
     rows.null().null();
   }
+  write_expected_wait(rows, place.expected_wait_us);
+  const bool borrowed = !waits && ticket.source == ledger::PermitSource::borrowed;
+  rows.text(borrowed ? class_name(names, ticket.lender) : nullptr).boolean(ticket.owner != 0);
   rows.end();
 }
 

@@ -123,6 +123,7 @@ void write_sizes(Rows& rows, const StatusCopy& snapshot) {
   const ledger::Sizes& sizes = snapshot.header.sizes;
   rows.count(snapshot.header.bytes).number(sizes.sessions).number(sizes.tenants - 1).number(snapshot.tenants_used);
   rows.number(sizes.classes).number(sizes.events).number(sizes.receipts).number(sizes.refusal_cells);
+  rows.count(snapshot.header.pushed_out).count(snapshot.header.borrow_cancels);
 }
 
 }  // namespace

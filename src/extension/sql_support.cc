@@ -94,6 +94,14 @@ char* text_argument(FunctionCallInfo fcinfo, int index, const char* name) {
   return text_to_cstring(PG_GETARG_TEXT_PP(index));
 }
 
+void write_expected_wait(Rows& rows, std::int64_t wait_us) {
+  if (wait_us < 0) {
+    rows.null();
+  } else {
+    rows.real(static_cast<double>(wait_us) / 1e3);
+  }
+}
+
 const char* mode_name(ledger::Mode mode) {
   switch (mode) {
     case ledger::Mode::off:

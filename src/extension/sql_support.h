@@ -33,7 +33,7 @@ class Rows {
  private:
   void add(Datum value, bool is_null);
 
-  static constexpr int kMaxColumns = 64;
+  static constexpr int kMaxColumns = 80;
   ReturnSetInfo* result_;
   int columns_;
   Datum values_[kMaxColumns];
@@ -45,6 +45,9 @@ void require_argument(FunctionCallInfo fcinfo, int index, const char* name);
 
 // The text of a text argument that is not NULL (palloc'd).
 char* text_argument(FunctionCallInfo fcinfo, int index, const char* name);
+
+// An estimate in microseconds as milliseconds; NULL where nothing is known (-1).
+void write_expected_wait(Rows& rows, std::int64_t wait_us);
 
 const char* mode_name(ledger::Mode mode);
 

@@ -18,6 +18,11 @@ namespace sluice::ledger {
 [[nodiscard]] std::int64_t least_wait_us(const Ledger& ledger, const Shared& lock, std::uint32_t tenant,
                                          std::uint32_t klass, std::int64_t now_us) noexcept;
 
+// The same for a ticket that waits, by those of its tenant that stand before it. -1: too little is known, or it does
+// not wait.
+[[nodiscard]] std::int64_t expected_wait_of(const Ledger& ledger, const Shared& lock, std::uint32_t ticket,
+                                            std::int64_t now_us) noexcept;
+
 // Position among the waiters of its class in service order as far as it can be told (1 = next); 0 when it does not
 // wait.
 [[nodiscard]] std::uint32_t queue_position(const Ledger& ledger, const Shared& lock, std::uint32_t ticket,

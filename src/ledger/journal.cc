@@ -32,6 +32,11 @@ constexpr std::int64_t kMinuteUs = 60'000'000;
 
 void count_refusal(const Ledger& ledger, const EventFacts& facts, std::int64_t now_us) noexcept {
   Header& header = *ledger.header;
+  const auto reason = static_cast<std::uint32_t>(facts.outcome.status);
+  if (!facts.would && reason < kReasons) {
+    const bool has_class = facts.klass < header.sizes.classes;
+    (has_class ? ledger.classes[facts.klass].refusals : header.session_refusals)[reason]++;
+  }
   const std::uint32_t size = header.sizes.refusal_cells;
   if (size == 0) return;
   const std::int64_t minute = now_us / kMinuteUs;

@@ -18,7 +18,8 @@ struct EventFacts {
   const Uuid* ticket = nullptr;  // the ticket concerned; the line shows the newest
 };
 
-// Writes the event, and for refusals and would-be refusals the minute's cell as well.
+// Writes the event, and for refusals and would-be refusals the minute's cell as well. Refusals are counted for good by
+// their class (sessions: in the header) and reason.
 void record_event(const Ledger& ledger, const Exclusive& lock, const EventFacts& facts, std::int64_t now_us) noexcept;
 
 // Keeps what became of a ticket. A named ticket that was refused as a duplicate leaves none: what a duplicate reads is

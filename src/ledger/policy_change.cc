@@ -96,6 +96,7 @@ void begin_class(const Ledger& ledger, std::uint32_t slot, const char* name) noe
   store_relaxed(state.would_refuse, std::uint64_t{0});
   std::memset(state.wait_histogram, 0, sizeof(state.wait_histogram));
   state.wait_us_total = 0;
+  std::memset(state.refusals, 0, sizeof(state.refusals));
 }
 
 // A class that has got more permits of its own gives back what it borrowed.

@@ -18,7 +18,8 @@ using policy::Status;
 using policy::Uuid;
 
 inline constexpr std::uint32_t kNil = 0xFFFFFFFFU;
-inline constexpr std::uint32_t kOverflowTenant = 0;     // where newcomers go while the tenant table is full
+inline constexpr std::uint32_t kOverflowTenant = 0;  // where newcomers go while the tenant table is full
+inline constexpr std::uint32_t kReasons = static_cast<std::uint32_t>(Status::duplicate_ticket) + 1;
 inline constexpr std::uint32_t kHistogramBuckets = 20;  // bucket i counts waits below 2^i ms; the last one is open
 
 // Whose permits a ticket holds.
@@ -122,6 +123,7 @@ struct alignas(64) ClassState {
   std::uint64_t would_refuse;  // shadow: takes that would have met a full queue
   std::uint64_t wait_histogram[kHistogramBuckets];
   std::uint64_t wait_us_total;
+  std::uint64_t refusals[kReasons];  // by Status
 };
 
 struct Tenant {

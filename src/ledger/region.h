@@ -67,6 +67,7 @@ struct Header {
   std::uint64_t tickets_refused, pushed_out, waits_expired, waits_cancelled, overdraft_granted, admitted_by_switch;
   std::uint64_t tenant_overflows, reclaimed, faults, time_limit_cancels, time_limit_terminates, borrow_cancels,
       logins_terminated;
+  std::uint64_t session_refusals[kReasons];  // by Status
   std::uint64_t over_limit_grants;  // grants that found their class or row over its limit while enforcing; always 0
 };
 

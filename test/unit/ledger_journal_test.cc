@@ -45,6 +45,32 @@ TEST_F(LedgerJournal, RefusalsAreCountedPerMinuteTenantReasonAndRule) {
   EXPECT_EQ(t.ledger.refusals[2].status, Status::deadline_unreachable);
 }
 
+TEST_F(LedgerJournal, RefusalsAreCountedForGoodByClassAndReason) {
+  for (int i = 0; i < 10; i++) refuse(a, i * 60'000'000);
+  refuse(a, 1, Status::pushed_out);
+  refuse(a, 1, Status::queue_full, true);
+  record_event(t.ledger, t.lock,
+               {EventKind::session_refused, policy::outcome(Status::session_limit), a, kNil, "db", false}, 1);
+  const auto count = [this](Status status) { return t.ledger.classes[0].refusals[static_cast<std::uint32_t>(status)]; };
+  EXPECT_EQ(count(Status::queue_full), 10U);
+  EXPECT_EQ(count(Status::pushed_out), 1U);
+  EXPECT_EQ(count(Status::session_limit), 0U);
+  EXPECT_EQ(t.ledger.header->session_refusals[static_cast<std::uint32_t>(Status::session_limit)], 1U);
+}
+
+TEST_F(LedgerJournal, AnEventShowsItsNewestTicket) {
+  Uuid id = {{1}};
+  EventFacts facts = {EventKind::execution_refused, policy::outcome(Status::queue_full), a, 0, nullptr, false};
+  record_event(t.ledger, t.lock, facts, 1);
+  EXPECT_EQ(t.ledger.events[0].ticket.bytes[0], 0);
+  facts.ticket = &id;
+  record_event(t.ledger, t.lock, facts, 2);
+  id.bytes[0] = 2;
+  record_event(t.ledger, t.lock, facts, 3);
+  EXPECT_EQ(t.ledger.events[0].count, 3U);
+  EXPECT_EQ(t.ledger.events[0].ticket.bytes[0], 2);
+}
+
 TEST_F(LedgerJournal, WouldBeRefusalsHaveCellsOfTheirOwn) {
   refuse(a, 1, Status::queue_full, false);
   refuse(a, 2, Status::queue_full, true);
