@@ -3,6 +3,7 @@
 #include "extension/execution.h"
 
 #include <atomic>
+#include <cstring>
 
 #include "extension/backend.h"
 #include "extension/errors.h"
@@ -18,8 +19,21 @@ Backend backend = {};
 
 namespace {
 
+// One step of SplitMix64 (https://prng.di.unimi.it/splitmix64.c).
+std::uint64_t scramble(std::uint64_t word) {
+  word += 0x9E3779B97F4A7C15U;
+  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9U;
+  word = (word ^ (word >> 27)) * 0x94D049BB133111EBU;
+  return word ^ (word >> 31);
+}
+
+// Strong random bytes once a process; what follows from them tells one request from another and guards no secret.
 void make_ticket_id(policy::Uuid& id) {
-  if (!pg_strong_random(id.bytes, sizeof(id.bytes))) return;               // an id of zeros is legal, only less telling
+  static std::uint64_t words[2] = {0, 0};
+  // An id that repeats after a failure here is legal, only less telling.
+  if (words[0] == 0 && !pg_strong_random(words, sizeof(words))) words[0] = static_cast<std::uint64_t>(MyProcPid);
+  for (std::uint64_t& word : words) word = scramble(word);
+  std::memcpy(id.bytes, words, sizeof(id.bytes));
   id.bytes[6] = static_cast<std::uint8_t>((id.bytes[6] & 0x0FU) | 0x40U);  // version 4
   id.bytes[8] = static_cast<std::uint8_t>((id.bytes[8] & 0x3FU) | 0x80U);  // variant of RFC 9562
 }
