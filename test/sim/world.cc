@@ -73,6 +73,10 @@ void World::act_from_outside() {
       return help_blocker();
     case 7:
       return hand_over();
+    case 8:
+      tick();
+      drain_wakes();
+      return recall_some();
     default:
       return expire_some();
   }
@@ -142,7 +146,6 @@ void World::kill(std::uint32_t slot) {
   if (backend.at == At::closed) return;
   if (one_in(2) && ledger::session_unknown(t_.ledger, t_.lock, slot) != Status::ok) fail("a session cannot be unknown");
   check_audit();
-  if (backend.at == At::waiting) left_queue(slot);
   ledger::Wakes wakes = {};
   if (ledger::reclaim_session(t_.ledger, t_.lock, slot, t_.now_us, wakes) != Status::ok) fail("a reclaim failed");
   note(wakes);
@@ -179,10 +182,11 @@ void World::begin(std::uint32_t slot) {
   const std::uint32_t klass = one_in(3) ? slot_of_random_class() : session.klass;
   request = t_.request(session.tenant, klass, is_enforcing());
   request.id.bytes[0] = static_cast<std::uint8_t>(1 + pick(4));
+  request.owner = one_in(3) ? 1 + pick(12) : 0;
   request.deadline_us = t_.now_us + pick(400'000);
   request.time_limit_us = one_in(3) ? 1 + pick(50'000) : 0;
   backend.deadline_us = request.deadline_us;
-  backend.marked = false;
+  backend.marked = backend.named = false;
   const Status status = ledger::take(t_.ledger, slot, request);
   if (status == Status::ok) {
     backend.at = At::holding;
@@ -201,7 +205,11 @@ void World::continue_begin(std::uint32_t slot) {
   Backend& backend = backends_[slot];
   backend.request.now_us = t_.now_us;
   ledger::Wakes wakes = {};
+  backend.had_slot = t_.mark(slot) == ledger::Mark::row_held;
+  const bool must_refuse = is_enforcing() && backend.request.enforce && is_alive_elsewhere(slot);
   const Outcome outcome = ledger::take_or_queue(t_.ledger, t_.lock, slot, backend.request, wakes);
+  backend.named = backend.request.owner != 0 && backend.request.enforce && is_enforcing();
+  if (must_refuse && outcome.status != Status::duplicate_ticket) fail("a ticket lives twice");
   if (outcome.status == Status::ok) {
     backend.at = At::holding;
     summary_.granted++;
@@ -209,8 +217,10 @@ void World::continue_begin(std::uint32_t slot) {
     if (!is_enforcing()) fail("shadow queued a ticket");
     backend.at = At::waiting;
     entered_queue(slot);
-  } else if (outcome.status == Status::queue_full || outcome.status == Status::deadline_unreachable) {
+  } else if (outcome.status == Status::queue_full || outcome.status == Status::deadline_unreachable ||
+             (outcome.status == Status::duplicate_ticket && backend.request.owner != 0)) {
     summary_.refused++;
+    if (outcome.status == Status::duplicate_ticket) summary_.duplicate_tickets++;
     backend.at = At::idle;
     ledger::session_idle(t_.ledger, slot, t_.now_us);
   } else {
@@ -218,6 +228,21 @@ void World::continue_begin(std::uint32_t slot) {
   }
   note(wakes);
   drain_wakes();
+}
+
+// Does another backend have a ticket of the same login role and id that waits or runs?
+bool World::is_alive_elsewhere(std::uint32_t slot) const {
+  const ledger::TicketRequest& request = backends_[slot].request;
+  for (std::uint32_t other = 0; other < kBackends; other++) {
+    const TicketState at = state(other);
+    const ledger::TicketRequest& its = backends_[other].request;
+    if (other != slot && request.owner != 0 && backends_[other].named && its.owner == request.owner &&
+        std::memcmp(&its.id, &request.id, sizeof(its.id)) == 0 &&
+        (at == TicketState::queued || ledger::holds_permit(at))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void World::wait(std::uint32_t slot) {
@@ -238,7 +263,6 @@ void World::end_wait(std::uint32_t slot, Status why) {
   Backend& backend = backends_[slot];
   const TicketState before = state(slot);
   ledger::Wakes wakes = {};
-  if (before == TicketState::queued) left_queue(slot);
   const Outcome outcome = ledger::end_wait(t_.ledger, t_.lock, slot, why, t_.now_us, wakes);
   note(wakes);
   // Exactly one of granted and ended, and the one that had happened.
@@ -293,10 +317,14 @@ void World::change_policy() {
   const std::uint32_t classes = 1 + pick(3);
   for (std::uint32_t i = 0; i < classes; i++) {
     ledger::test::add_class(policy, kClassNames[first + i], one_in(20) ? 0 : 1 + pick(8), pick(20), 400);
+    policy.classes[i].aging_ms = 1 + pick(300);
+    policy.classes[i].borrow = {pick(8) & ~(1U << i) & ((1U << classes) - 1), pick(6), 1 + pick(10),
+                                one_in(2) ? policy::BorrowExpiry::cancel : policy::BorrowExpiry::mark};
   }
   policy.server_session_permits = 10 + pick(35);
   policy.admin_reserve = 3 + pick(4);
   policy.overdraft_max = pick(3);
+  policy.lease_ms = 1 + pick(2000);
   ledger::test::add_tenant(policy, "*", 1 + pick(3), one_in(4) ? policy::kNoLimit : 1 + pick(6), 3 + pick(20), pick(2),
                            3);
   ledger::test::add_tenant(policy, "acme", 1 + pick(5), 1 + pick(9), policy::kNoLimit, pick(5));
@@ -353,6 +381,22 @@ void World::expire_some() {
     if (held_us < backends_[slot].request.time_limit_us) fail("a transaction expired before its limit");
     summary_.time_limits++;
   }
+  recall_some();
+}
+
+void World::recall_some() {
+  for (std::uint32_t slot = 0; slot < kBackends; slot++) {
+    const TicketState before = state(slot);
+    const ledger::Ticket& ticket = t_.ledger.tickets[slot];
+    if (ledger::expire_borrowed(t_.ledger, t_.lock, slot, t_.now_us) != Status::ok) continue;
+    if (before == TicketState::expiring) continue;
+    const ledger::ClassState& klass = t_.ledger.classes[ticket.klass];
+    if (before != TicketState::in_transaction) fail("something but a transaction was recalled");
+    if (ticket.source != ledger::PermitSource::borrowed || !klass.cancels_borrowed) fail("an own permit was recalled");
+    if (t_.klass(ticket.lender).waiters == 0) fail("a permit was recalled that nobody waits for");
+    if (t_.now_us - ticket.granted_us < klass.borrow_ttl_us) fail("a permit was recalled before its time");
+    summary_.recalled++;
+  }
 }
 
 void World::help_blocker() {
@@ -363,19 +407,15 @@ void World::help_blocker() {
   backend.marked = true;
   if (ledger::mark_blocker(t_.ledger, t_.lock, slot, t_.now_us) != Status::ok) fail("a waiter could not be marked");
   if (one_in(2)) {
-    left_queue(slot);
     const Status status = ledger::grant_overdraft(t_.ledger, t_.lock, slot, t_.now_us, wakes);
     if (status == Status::ok) {
       summary_.overdrafts++;
       if (t_.ledger.header->overdraft_in_use > policy_.overdraft_max)
         fail("more overdraft permits than the policy has");
-    } else if (status == Status::overdraft_exhausted) {
-      entered_queue(slot);
-    } else {
+    } else if (status != Status::overdraft_exhausted) {
       fail("an overdraft was answered with a fault");
     }
   } else if (one_in(3)) {
-    left_queue(slot);
     if (ledger::refuse_blocker(t_.ledger, t_.lock, slot, t_.now_us, wakes) != Status::ok)
       fail("a blocker was not refused");
   }
@@ -408,62 +448,50 @@ void World::hand_over() {
 // Books.
 
 void World::note(ledger::Wakes wakes) {
+  more_ = more_ || wakes.more;
   for (std::uint32_t i = 0; i < wakes.count; i++) {
     const std::uint32_t slot = wakes.tickets[i];
-    if (state(slot) == TicketState::execution_granted) {
-      was_granted(slot);
-    } else {
-      left_queue(slot);
+    if (state(slot) == TicketState::execution_granted) was_granted(slot);
+    if (state(slot) == TicketState::cancelled && t_.ledger.tickets[slot].wait_status == Status::pushed_out) {
+      summary_.pushed_out++;
     }
   }
 }
 
-// Whoever gets wakes with `more` calls tick again; here after every call.
+// Whoever gets wakes with `more` calls tick again. Nothing else that a caller needs depends on the guard.
 void World::drain_wakes() {
-  ledger::Wakes wakes;
-  do {
-    wakes = {};
-    ledger::tick(t_.ledger, t_.lock, t_.now_us, wakes);
-    note(wakes);
-  } while (wakes.more);
+  while (more_) tick();
   if (is_enforcing()) return;
   switch_off();
+}
+
+void World::tick() {
+  more_ = false;
+  ledger::Wakes wakes = {};
+  ledger::tick(t_.ledger, t_.lock, t_.now_us, wakes);
+  note(wakes);
 }
 
 void World::entered_queue(std::uint32_t slot) {
   summary_.queued++;
   if (t_.ledger.tickets[slot].parked) summary_.parked++;
-  const ledger::Ticket& ticket = t_.ledger.tickets[slot];
-  std::deque<std::uint32_t>& row = rows_[std::uint64_t{ticket.tenant} << 32 | ticket.klass];
-  // A ticket that took its row's slot before it had the lock is ahead of those that parked meanwhile.
-  const auto first_parked = std::find_if(row.begin(), row.end(), [this](std::uint32_t other) {
-    return t_.ledger.tickets[other].parked && !backends_[other].marked;
-  });
-  row.insert(ticket.parked ? row.end() : first_parked, slot);
 }
 
-void World::left_queue(std::uint32_t slot) {
-  const ledger::Ticket& ticket = t_.ledger.tickets[slot];
-  std::deque<std::uint32_t>& row = rows_[std::uint64_t{ticket.tenant} << 32 | ticket.klass];
-  const auto at = std::find(row.begin(), row.end(), slot);
-  if (at != row.end()) row.erase(at);
-}
-
+// First in, first out: by the age of tickets, kept ones included, but for those that were moved ahead as blockers. One
+// that took its row's slot before it had the lock may be ahead of older ones that parked meanwhile.
 void World::was_granted(std::uint32_t slot) {
   const ledger::Ticket& ticket = t_.ledger.tickets[slot];
-  std::deque<std::uint32_t>& row = rows_[std::uint64_t{ticket.tenant} << 32 | ticket.klass];
-  const auto at = std::find(row.begin(), row.end(), slot);
-  if (at == row.end()) {
-    if (ticket.source != ledger::PermitSource::overdraft) fail("a ticket was granted that did not wait");
-    return;
-  }
-  // First in, first out among those that nobody moved ahead.
-  const bool in_order = std::all_of(row.begin(), at, [this](std::uint32_t before) { return backends_[before].marked; });
-  if (!in_order && !backends_[slot].marked && !ticket.admitted_by_switch) {
-    fail("a ticket overtook an older one of its row");
-  }
-  row.erase(at);
+  if (backends_[slot].at != At::waiting) fail("a ticket was granted that did not wait");
   summary_.granted++;
+  if (ticket.source == ledger::PermitSource::borrowed) summary_.borrowed++;
+  if (backends_[slot].marked || backends_[slot].had_slot || ticket.admitted_by_switch) return;
+  for (std::uint32_t other = 0; other < kBackends; other++) {
+    const ledger::Ticket& peer = t_.ledger.tickets[other];
+    if (state(other) == TicketState::queued && peer.tenant == ticket.tenant && peer.klass == ticket.klass &&
+        !peer.parked && !backends_[other].marked && peer.queued_us < ticket.queued_us) {
+      fail("a ticket overtook an older one of its row");
+    }
+  }
 }
 
 // Checks after every step.
@@ -525,57 +553,12 @@ std::string World::drain() {
     const ledger::ClassWord word = t_.klass(klass);
     if (word.free != static_cast<std::int32_t>(t_.ledger.classes[klass].permits))
       fail("permits are missing at the end");
+    if (t_.ledger.classes[klass].borrowed + t_.ledger.classes[klass].lent != 0) fail("permits are owed at the end");
   }
   const ledger::Header& header = *t_.ledger.header;
   if (header.ordinary_sessions + header.admin_sessions + header.walsender_sessions != 0) fail("sessions are left");
   if (header.overdraft_in_use + header.queued_total + header.overdraft_waiters != 0) fail("waiters are left");
   return failure_;
-}
-
-std::string check_shares(std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  constexpr std::uint32_t kRows = 5;
-  constexpr std::uint32_t kEach = 60;
-  ledger::test::TestLedger t({kRows * kEach + 8, 0, kRows + 2, 1, 0, 0, 0});
-  policy::Policy policy = ledger::test::empty_policy();
-  ledger::test::add_class(policy, "default", static_cast<std::uint32_t>(1 + random() % 8), 10000);
-  std::uint32_t weights[kRows], tenants[kRows], grants[kRows] = {}, total = 0;
-  for (std::uint32_t i = 0; i < kRows; i++) {
-    weights[i] = static_cast<std::uint32_t>(1 + random() % 9);
-    total += weights[i];
-    ledger::test::add_tenant(policy, (std::string("t") + std::to_string(i)).c_str(), weights[i], policy::kNoLimit);
-  }
-  if (t.apply(policy) != Status::ok) return "the policy of the share test was not applied";
-  for (std::uint32_t i = 0; i < kRows; i++) tenants[i] = t.tenant((std::string("t") + std::to_string(i)).c_str());
-  std::vector<std::uint32_t> holders;
-  for (std::uint32_t i = 0; i < kRows * kEach; i++) {
-    if (t.begin(i, tenants[i % kRows]).status == Status::ok) holders.push_back(i);
-  }
-  const std::uint32_t rounds = 400;
-  for (std::uint32_t i = 0; i < rounds * total; i++) {
-    const std::size_t at = random() % holders.size();
-    const std::uint32_t holder = holders[at];
-    const std::uint32_t tenant = t.ledger.tickets[holder].tenant;
-    t.woken.clear();
-    t.now_us += 10'000;
-    if (t.finish(holder) != Status::ok || t.woken.size() != 1)
-      return "a release under saturation did not grant one waiter";
-    holders[at] = t.woken[0];
-    if (t.poll(t.woken[0]).status != Status::ok) return "a granted waiter does not hold";
-    for (std::uint32_t k = 0; k < kRows; k++) {
-      if (t.ledger.tickets[t.woken[0]].tenant == tenants[k]) grants[k]++;
-    }
-    if (t.begin(holder, tenant).status != Status::queued) return "a saturated class granted a newcomer";
-  }
-  for (std::uint32_t k = 0; k < kRows; k++) {
-    const std::uint32_t due = rounds * weights[k];
-    // Holds differ by chance, and it is their sum that is shared.
-    if (grants[k] < due - due / 6 || grants[k] > due + due / 6) {
-      return "weight " + std::to_string(weights[k]) + " got " + std::to_string(grants[k]) + " grants instead of " +
-             std::to_string(due);
-    }
-  }
-  return t.audit_report();
 }
 
 }  // namespace sluice::sim

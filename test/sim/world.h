@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,6 +19,7 @@ struct Summary {
   std::uint64_t steps, granted, queued, parked, refused, cancelled, expired, handed_over, switched, overdrafts,
       reclaimed;
   std::uint64_t sessions, sessions_refused, policies, flips, half_steps, duplicates, time_limits, audits;
+  std::uint64_t pushed_out, duplicate_tickets, borrowed, recalled;
 };
 
 class World {
@@ -44,7 +43,9 @@ class World {
     ledger::TicketRequest request{};
     std::uint64_t seen_version = 0;
     std::string role, database;
-    bool marked = false;  // as a blocker: outside of its row's order
+    bool marked = false;    // as a blocker: outside of its row's order
+    bool named = false;     // known by its owner's id: it was while enforcing
+    bool had_slot = false;  // took its row's slot before it had the lock
     std::int64_t deadline_us = 0;
   };
 
@@ -69,17 +70,19 @@ class World {
   void apply(const policy::Policy& policy, ledger::Mode mode);
   void switch_off();
   void expire_some();
+  void recall_some();
+  void tick();
   void help_blocker();
   void hand_over();
 
   void note(ledger::Wakes wakes);
   void drain_wakes();
   void entered_queue(std::uint32_t slot);
-  void left_queue(std::uint32_t slot);
   void was_granted(std::uint32_t slot);
 
   std::uint32_t slot_of_random_class();
   [[nodiscard]] bool is_enforcing() const;
+  [[nodiscard]] bool is_alive_elsewhere(std::uint32_t slot) const;
   [[nodiscard]] ledger::TicketState state(std::uint32_t slot) const { return t_.state(slot); }
 
   void fail(const std::string& what);
@@ -92,14 +95,11 @@ class World {
   std::mt19937_64 random_;
   Summary summary_{};
   std::vector<Backend> backends_{kBackends};
-  std::map<std::uint64_t, std::deque<std::uint32_t>> rows_;  // waiting tickets of a row, in the order they came
   policy::Policy policy_;
   ledger::Mode mode_ = ledger::Mode::enforce;
   std::uint64_t generation_ = 0;
+  bool more_ = false;  // some wakes did not fit
   std::string failure_;
 };
-
-// A saturated class: the shares of rows that always have waiters, compared with their weights. Empty when they agree.
-std::string check_shares(std::uint64_t seed);
 
 }  // namespace sluice::sim
