@@ -77,8 +77,22 @@ void settle(const policy::Outcome& outcome, const ledger::TicketRequest& request
   refuse(outcome, request.id, describe(original, request.now_us));
 }
 
+// What the lock-free path reads of a request; the rest is filled in where it goes on under the lock.
+inline ledger::TicketRequest request_now(bool enforce, std::int64_t now) {
+  ledger::TicketRequest request = {};
+  request.tenant = backend.tenant;
+  request.klass = backend.terms.klass;
+  request.enforce = enforce;
+  request.now_us = now;
+  // A time limit is enforcement too: shadow touches nothing.
+  request.time_limit_us = enforce ? backend.terms.time_limit_us : 0;
+  return request;
+}
+
 // The lock-free path could not decide: under the lock, and in the queue if there is one.
-void admit_slowly(ledger::TicketRequest& request, WaitPlace& place) {
+[[gnu::noinline]] void admit_slowly(bool enforce, std::int64_t now, WaitPlace place) {
+  ledger::TicketRequest request = request_now(enforce, now);
+  request.owner = declared_ticket(request.id) ? backend.role_oid : 0;
   if (request.owner == 0) make_ticket_id(request.id);
   request.deadline_us = queue_deadline(request.now_us, backend.terms.queue_deadline_us);
   ledger::Wakes wakes = {};
@@ -96,7 +110,7 @@ void admit_slowly(ledger::TicketRequest& request, WaitPlace& place) {
   settle(outcome, request, original);
 }
 
-policy::Status release_under_lock(std::int64_t now) {
+[[gnu::noinline]] policy::Status release_under_lock(std::int64_t now) {
   ledger::Wakes wakes = {};
   policy::Status status = policy::Status::ok;
   bool overdraft = false;
@@ -115,30 +129,24 @@ policy::Status release_under_lock(std::int64_t now) {
 
 }  // namespace
 
-bool wants_permit() { return backend.governed && !backend.holds_permit && !backend.exempt && !proc_exit_inprogress; }
-
-void admit_transaction(WaitPlace& place) {
+void admit_transaction(WaitPlace place) {
   refresh_standing();
   if (backend.never_queues) return;
   const ledger::Mode mode = effective_mode();
   if (mode == ledger::Mode::off) return;
   if (!ledger::session_busy(the_ledger, backend.slot)) raise_evicted();
 
-  ledger::TicketRequest request = {};
-  request.tenant = backend.tenant;
-  request.klass = backend.terms.klass;
-  request.enforce = mode == ledger::Mode::enforce;
-  request.now_us = now_us();
-  // A time limit is enforcement too: shadow touches nothing.
-  request.time_limit_us = request.enforce ? backend.terms.time_limit_us : 0;
-  request.owner = declared_ticket(request.id) ? backend.role_oid : 0;
+  const bool enforce = mode == ledger::Mode::enforce;
+  const std::int64_t now = now_us();
+  // Never passed on, so that it lives in registers.
+  const ledger::TicketRequest request = request_now(enforce, now);
   // Who names a request is looked up under the lock.
-  if (request.owner == 0 && ledger::take(the_ledger, backend.slot, request) == policy::Status::ok) {
+  if (!is_ticket_declared() && ledger::take(the_ledger, backend.slot, request) == policy::Status::ok) {
     backend.holds_permit = true;
     backend.time_limited = request.time_limit_us != 0;
     return;
   }
-  admit_slowly(request, place);
+  admit_slowly(enforce, now, place);
 }
 
 void release_permit() noexcept {

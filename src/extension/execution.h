@@ -1,6 +1,7 @@
 // Execution permits of this backend: taken at the first real statement of a transaction, returned at its end.
 #pragma once
 
+#include "extension/backend.h"
 #include "extension/errors.h"
 #include "extension/pg.h"
 #include "extension/waiting.h"
@@ -9,10 +10,12 @@ namespace sluice::extension {
 
 // Is there anything to do for a statement that could need a permit? The first question of every hook, so it is a few
 // loads.
-bool wants_permit();
+inline bool wants_permit() {
+  return backend.governed && !backend.holds_permit && !backend.exempt && !proc_exit_inprogress;
+}
 
 // Takes the permit of the current transaction, waiting if need be. Raises when it is refused or cancelled.
-void admit_transaction(WaitPlace& place);
+void admit_transaction(WaitPlace place);
 
 // Returns the permit and marks the session idle. Never raises; idempotent.
 void release_permit() noexcept;

@@ -302,9 +302,10 @@ void apply_at_commit(const Policy& policy, Mode mode) {
 }
 
 void policy_store_transaction_end(bool committed) {
+  if (pending == nullptr) return;
   Pending* newest = pending;
   forget_pending();
-  if (!committed || newest == nullptr) return;
+  if (!committed) return;
   // A refusal (the classes of an older policy still drain) is repeated by the publisher until it succeeds.
   (void)put_in_force(newest->policy, newest->mode);
   wake_worker(shared_state->publisher);

@@ -84,12 +84,6 @@ void install_shared_memory_hooks() {
   shmem_startup_hook = startup;
 }
 
-std::int64_t now_us() {
-  timespec now = {};
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1000000 + now.tv_nsec / 1000;
-}
-
 TimestampTz to_timestamp(std::int64_t ledger_us) {
   return ledger_us == 0 ? 0 : GetCurrentTimestamp() - (now_us() - ledger_us);
 }

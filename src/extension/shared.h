@@ -4,6 +4,9 @@
 #pragma once
 
 #include "extension/pg.h"
+
+#include <ctime>
+
 #include "extension/refusal_log.h"
 #include "ledger/admission.h"
 #include "ledger/region.h"
@@ -40,7 +43,12 @@ void require_ledger();
 void install_shared_memory_hooks();
 
 // Monotonic microseconds: the ledger's clock.
-std::int64_t now_us();
+inline std::int64_t now_us() {
+  timespec now;
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  // Never negative, which makes the division a multiplication.
+  return std::int64_t{now.tv_sec} * 1000000 + static_cast<std::uint32_t>(now.tv_nsec) / 1000;
+}
 
 // The ledger's time as a TimestampTz, for views. 0 stays "never" (callers show NULL).
 TimestampTz to_timestamp(std::int64_t ledger_us);

@@ -54,11 +54,12 @@ bool differs(const char* setting, const char* known, std::size_t known_bytes) {
   return !has_own_hook(setting) && std::strncmp(setting_value(setting), known, known_bytes - 1) != 0;
 }
 
-bool declared_otherwise() {
-  if (!declaration.must_compare) return false;
+[[gnu::noinline]] bool own_settings_differ() {
   return differs(declaration.class_setting, declaration.class_name, sizeof(declaration.class_name)) ||
          differs(declaration.tenant_setting, declaration.tenant_name, sizeof(declaration.tenant_name));
 }
+
+bool declared_otherwise() { return declaration.must_compare && own_settings_differ(); }
 
 void read_declaration(const policy::Policy& policy) {
   strlcpy(declaration.class_setting, policy.class_setting, sizeof(declaration.class_setting));
@@ -130,10 +131,11 @@ bool declared_ticket(policy::Uuid& id) {
   return ticket.given;
 }
 
-void refresh_standing() {
-  const std::uint64_t current =
-      std::atomic_ref<std::uint64_t>(the_ledger.header->policy_version).load(std::memory_order_acquire);
-  if (current == backend.policy_version && !declaration.changed && !declared_otherwise()) return;
+bool is_ticket_declared() { return ticket.given; }
+
+namespace {
+
+[[gnu::noinline]] void work_out_standing() {
   bool settled = false;
   while (!settled) {
     CHECK_FOR_INTERRUPTS();
@@ -146,11 +148,22 @@ void refresh_standing() {
   declaration.changed = false;
 }
 
+}  // namespace
+
+void refresh_standing() {
+  const std::uint64_t current =
+      std::atomic_ref<std::uint64_t>(the_ledger.header->policy_version).load(std::memory_order_acquire);
+  if (current == backend.policy_version && !declaration.changed && !declared_otherwise()) return;
+  work_out_standing();
+}
+
 ledger::Mode effective_mode() {
-  if (settings.enforcement == kEnforceOff) return ledger::Mode::off;
   const auto mode = static_cast<ledger::Mode>(
       std::atomic_ref<std::uint32_t>(the_ledger.header->mode).load(std::memory_order_relaxed));
-  return settings.enforcement == kEnforceShadow && mode == ledger::Mode::enforce ? ledger::Mode::shadow : mode;
+  if (settings.enforcement == kEnforcePolicy) [[likely]]
+    return mode;
+  if (settings.enforcement == kEnforceOff) return ledger::Mode::off;
+  return mode == ledger::Mode::enforce ? ledger::Mode::shadow : mode;
 }
 
 }  // namespace sluice::extension

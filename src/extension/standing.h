@@ -19,6 +19,7 @@ void ticket_declared(const char* text);
 
 // The id the session gave its next request; false where it gave none.
 bool declared_ticket(policy::Uuid& id);
+bool is_ticket_declared();
 
 // The mode that decides now: the policy's activation, lowered by this process's pg_sluice.enforcement.
 ledger::Mode effective_mode();

@@ -26,11 +26,11 @@ void before_commit() {
 
 void transaction_over(bool committed) {
   // InitPostgres runs the whole login in one transaction; its commit is the end of connecting.
-  if (backend.connecting && committed && backend.governed) {
+  if (backend.connecting && committed && backend.governed) [[unlikely]] {
     backend.connecting = false;
     (void)ledger::session_ready(the_ledger, backend.slot);
   }
-  if (backend.keeps_permit && backend.holds_permit) {
+  if (backend.keeps_permit && backend.holds_permit) [[unlikely]] {
     // A utility commits or rolls back inside: the rest of it runs on the same permit.
     const policy::Status status = ledger::continue_transaction(the_ledger, backend.slot);
     if (status != policy::Status::ok) report_fault(status, "going on after an inner commit", false);

@@ -16,22 +16,33 @@ struct Taken {
   std::uint64_t word;  // as the step left it
 };
 
-[[nodiscard]] inline Taken take_slot(Row& row, bool enforce) noexcept {
+// IN_TRANSACTION or COMMITTING, with no step half done: the two states differ in one bit.
+[[nodiscard]] constexpr bool is_running(std::uint32_t phase) noexcept {
+  constexpr std::uint32_t kRunning = pack_phase(TicketState::in_transaction);
+  constexpr std::uint32_t kEither = kRunning ^ pack_phase(TicketState::committing);
+  static_assert((kEither & (kEither - 1)) == 0);
+  return (phase & ~(kPhaseUseMask | kEither)) == (kRunning & ~kEither);
+}
+
+template <bool kEnforce>
+[[nodiscard]] inline Taken take_slot(Row& row) noexcept {
   std::uint64_t seen = load_relaxed(row.word);
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
     // A tenant's newcomer does not pass its own parked tickets.
-    if (enforce && ((seen & kRowParked) != 0 || row_in_use(seen) >= row_limit(seen))) break;
-    if (compare_and_set(row.word, seen, seen + kRowSlot)) return {Step::done, seen + kRowSlot};
+    if (kEnforce && ((seen & kRowParked) != 0 || row_in_use(seen) >= row_limit(seen))) break;
+    if (compare_and_set(row.word, seen, seen + kRowSlot)) [[likely]]
+      return {Step::done, seen + kRowSlot};
   }
   return {Step::blocked, seen};
 }
 
-[[nodiscard]] inline Taken take_permit(ClassState& state, bool enforce) noexcept {
-  const std::uint64_t blocked = enforce ? kClassBlocked : kClassGate;
-  std::uint64_t seen = load_relaxed(state.word);
+template <bool kEnforce>
+[[nodiscard]] inline Taken take_permit(ClassState& state, std::uint64_t seen) noexcept {
+  constexpr std::uint64_t kBlocked = kEnforce ? kClassBlocked : kClassGate;
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
-    if ((seen & blocked) != 0 || (enforce && class_free(seen) <= 0)) break;
-    if (compare_and_set(state.word, seen, seen - kClassPermit)) return {Step::done, seen - kClassPermit};
+    if ((seen & kBlocked) != 0 || (kEnforce && class_free(seen) <= 0)) break;
+    if (compare_and_set(state.word, seen, seen - kClassPermit)) [[likely]]
+      return {Step::done, seen - kClassPermit};
   }
   return {Step::blocked, seen};
 }
@@ -41,37 +52,75 @@ struct Taken {
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
     if ((seen & kRowParked) != 0) break;
     if (row_in_use(seen) == 0) return Step::corrupt;
-    if (compare_and_set(row.word, seen, seen - kRowSlot)) return Step::done;
+    if (compare_and_set(row.word, seen, seen - kRowSlot)) [[likely]]
+      return Step::done;
   }
   return Step::blocked;
 }
 
-[[nodiscard]] inline bool return_permit(ClassState& state) noexcept {
-  std::uint64_t seen = load_relaxed(state.word);
+[[nodiscard]] inline bool return_permit(ClassState& state, std::uint64_t seen) noexcept {
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
     if ((seen & kClassBlocked) != 0) break;
-    if (compare_and_set(state.word, seen, seen + kClassPermit)) return true;
+    if (compare_and_set(state.word, seen, seen + kClassPermit)) [[likely]]
+      return true;
   }
   return false;
 }
 
-// The capacity was read before the permit was taken. It moves after the word when it rises and before it when it falls,
-// so the smaller of two looks never overstates what was in use.
-inline void note_peak(ClassState& state, std::int32_t capacity_before, std::int32_t free) noexcept {
+// `before` is the capacity that was read before the permit was taken. It moves after the word when it rises and before
+// it when it falls, so the smaller of two looks never overstates what was in use. The second look is only worth taking
+// where the first would raise the peak.
+[[gnu::noinline]] void raise_peak(ClassState& state, std::int32_t before, std::int32_t free) noexcept {
   const std::int32_t after = load(state.capacity);
-  const std::int32_t capacity = after < capacity_before ? after : capacity_before;
-  const std::int64_t in_use = std::int64_t{capacity} - free;
-  if (in_use > load_relaxed(state.recent_peak)) raise_to(state.recent_peak, static_cast<std::uint32_t>(in_use));
+  const std::int32_t in_use = (after < before ? after : before) - free;
+  if (in_use > 0) raise_to(state.recent_peak, static_cast<std::uint32_t>(in_use));
 }
 
 // Over a limit: in shadow what enforcing would have done, otherwise what must never happen.
-void count_over(const Ledger& ledger, ClassState& state, Ticket& ticket, bool enforce, std::int32_t free) noexcept {
+[[gnu::noinline]] void count_over(const Ledger& ledger, ClassState& state, Ticket& ticket, bool enforce,
+                                  std::int32_t free) noexcept {
   if (enforce) {
     add_relaxed(ledger.header->over_limit_grants, 1);
     return;
   }
   add_own(ticket.stat_would_wait, 1);
   if (free < 0 && static_cast<std::uint32_t>(-free) > load_relaxed(state.max_queue)) add_relaxed(state.would_refuse, 1);
+}
+
+template <bool kEnforce>
+[[nodiscard]] inline Status take_as(const Ledger& ledger, Ticket& entry, std::uint32_t phase,
+                                    const TicketRequest& request) noexcept {
+  ClassState& state = ledger.classes[request.klass];
+  const std::uint32_t base = phase + kPhaseUse;
+  store(entry.phase, next_phase(base, TicketState::none, Mark::taking), std::memory_order_seq_cst);
+  const std::uint64_t seen = load(state.word, std::memory_order_seq_cst);
+  if ((seen & kClassGate) != 0) {
+    store(entry.phase, next_phase(base, TicketState::none));
+    return Status::contended;
+  }
+  const Taken taken = take_slot<kEnforce>(row_at(ledger, request.tenant, request.klass));
+  if (taken.step != Step::done) {
+    store(entry.phase, next_phase(base, TicketState::none));
+    return Status::contended;
+  }
+  const std::int32_t capacity = load(state.capacity);
+  const Taken permit = take_permit<kEnforce>(state, seen);
+  if (permit.step != Step::done) {
+    store(entry.phase, next_phase(base, TicketState::none, Mark::row_held));
+    return Status::contended;
+  }
+  store_relaxed(entry.granted_us, request.now_us);
+  store_relaxed(entry.time_limit_us, request.time_limit_us);
+  store_relaxed(entry.queued_us, std::int64_t{0});
+  store_relaxed(entry.generation, load_relaxed(ledger.header->generation));
+  store(entry.phase, next_phase(base, TicketState::in_transaction));
+  const std::int32_t free = class_free(permit.word);
+  if (capacity - free > static_cast<std::int32_t>(load_relaxed(state.recent_peak))) [[unlikely]]
+    raise_peak(state, capacity, free);
+  // Enforcing, the row's step itself has compared the very word that it replaced.
+  if (free < 0 || (!kEnforce && row_in_use(taken.word) > row_limit(taken.word))) [[unlikely]]
+    count_over(ledger, state, entry, kEnforce, free);
+  return Status::ok;
 }
 
 }  // namespace
@@ -87,36 +136,7 @@ Status take(const Ledger& ledger, std::uint32_t ticket, const TicketRequest& req
   // A change of row or class is made under the lock, which checks the indexes and folds the statistics; and only there
   // is known what became of an id that is not new.
   if (entry.tenant != request.tenant || entry.klass != request.klass || request.owner != 0) return Status::contended;
-  ClassState& state = ledger.classes[request.klass];
-  Row& row = row_at(ledger, request.tenant, request.klass);
-
-  const std::uint32_t base = phase + kPhaseUse;
-  store(entry.phase, next_phase(base, TicketState::none, Mark::taking), std::memory_order_seq_cst);
-  if ((load(state.word, std::memory_order_seq_cst) & kClassGate) != 0) {
-    store(entry.phase, next_phase(base, TicketState::none));
-    return Status::contended;
-  }
-  const Taken taken = take_slot(row, request.enforce);
-  if (taken.step != Step::done) {
-    store(entry.phase, next_phase(base, TicketState::none));
-    return Status::contended;
-  }
-  const std::int32_t capacity = load(state.capacity);
-  const Taken permit = take_permit(state, request.enforce);
-  if (permit.step != Step::done) {
-    store(entry.phase, next_phase(base, TicketState::none, Mark::row_held));
-    return Status::contended;
-  }
-  store_relaxed(entry.granted_us, request.now_us);
-  store_relaxed(entry.time_limit_us, request.time_limit_us);
-  store_relaxed(entry.queued_us, std::int64_t{0});
-  store_relaxed(entry.generation, load_relaxed(ledger.header->generation));
-  store(entry.phase, next_phase(base, TicketState::in_transaction));
-  const std::int32_t free = class_free(permit.word);
-  note_peak(state, capacity, free);
-  if (free < 0 || row_in_use(taken.word) > row_limit(taken.word)) [[unlikely]]
-    count_over(ledger, state, entry, request.enforce, free);
-  return Status::ok;
+  return request.enforce ? take_as<true>(ledger, entry, phase, request) : take_as<false>(ledger, entry, phase, request);
 }
 
 Status release(const Ledger& ledger, std::uint32_t ticket, std::int64_t now_us) noexcept {
@@ -124,14 +144,12 @@ Status release(const Ledger& ledger, std::uint32_t ticket, std::int64_t now_us) 
   Ticket& entry = ledger.tickets[ticket];
   std::uint32_t phase = load(entry.phase);
   const TicketState state = phase_state(phase);
-  if (phase_mark(phase) != Mark::none) return Status::contended;
-  if (state == TicketState::none || is_ended(state)) return Status::ok;
-  if (state == TicketState::queued) return fault(ledger, Status::illegal_transition);
   // A ticket that waited leaves a receipt; an expiring one orders itself behind the guard's signal, which is sent under
   // the lock; one that was granted and never started is rare.
-  if ((state != TicketState::in_transaction && state != TicketState::committing) ||
-      load_relaxed(entry.queued_us) != 0) {
-    return Status::contended;
+  if (!is_running(phase) || load_relaxed(entry.queued_us) != 0) [[unlikely]] {
+    if (phase_mark(phase) != Mark::none) return Status::contended;
+    if (state == TicketState::none || is_ended(state)) return Status::ok;
+    return state == TicketState::queued ? fault(ledger, Status::illegal_transition) : Status::contended;
   }
   const std::uint32_t unmarked = phase;
   if (!compare_and_set(entry.phase, phase, next_phase(phase, state, Mark::releasing), std::memory_order_seq_cst)) {
@@ -139,14 +157,15 @@ Status release(const Ledger& ledger, std::uint32_t ticket, std::int64_t now_us) 
   }
   ClassState& klass = ledger.classes[entry.klass];
   Step slot = Step::blocked;
-  if ((load(klass.word, std::memory_order_seq_cst) & kClassBlocked) == 0) {
+  const std::uint64_t seen = load(klass.word, std::memory_order_seq_cst);
+  if ((seen & kClassBlocked) == 0) {
     slot = return_row_slot(row_at(ledger, entry.tenant, entry.klass));
   }
   if (slot != Step::done) {
     store(entry.phase, unmarked);
     return slot == Step::corrupt ? fault(ledger, Status::corrupt) : Status::contended;
   }
-  if (!return_permit(klass)) {
+  if (!return_permit(klass, seen)) {
     store(entry.phase, next_phase(unmarked, state, Mark::row_released));
     return Status::contended;
   }

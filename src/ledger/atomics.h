@@ -6,7 +6,9 @@
 // order whatever the memory order is; no wake-up can be lost. The words publish nothing else, so acq_rel is enough for
 // them: it makes a mark written before a step visible to whoever reads the stepped word. Only the audit's gate needs
 // more: a taker writes its mark and then looks for the gate, the audit writes the gate and then looks for marks. One of
-// the two must see the other, which takes sequential consistency on all four accesses.
+// the two must see the other, which takes sequential consistency on all four accesses. A take and a release go on from
+// the class word as that look found it: if anybody has stepped on the word since, the compare-and-set fails and starts
+// from what is there, so an old look costs one more attempt and decides nothing.
 #pragma once
 
 #include <atomic>

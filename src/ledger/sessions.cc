@@ -246,12 +246,16 @@ Status session_ready(const Ledger& ledger, std::uint32_t slot) noexcept {
 bool session_busy(const Ledger& ledger, std::uint32_t slot) noexcept {
   if (slot >= ledger.header->sizes.sessions) return true;
   Session& session = ledger.sessions[slot];
-  std::uint32_t state = load_relaxed(session.state);
+  constexpr auto kBusy = static_cast<std::uint32_t>(SessionState::open_busy);
+  // Nearly always it is idle; if not, the failed step tells what it is.
+  auto state = static_cast<std::uint32_t>(SessionState::open_idle);
+  if (compare_and_set(session.state, state, kBusy)) [[likely]]
+    return true;
   for (std::uint32_t attempt = 0; attempt < kMaxAttempts; attempt++) {
     switch (static_cast<SessionState>(state)) {
       case SessionState::connecting:
       case SessionState::open_idle:
-        if (compare_and_set(session.state, state, static_cast<std::uint32_t>(SessionState::open_busy))) return true;
+        if (compare_and_set(session.state, state, kBusy)) return true;
         break;
       case SessionState::closing:
         return false;
