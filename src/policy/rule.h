@@ -20,7 +20,7 @@ enum class RuleField : std::uint8_t {
   class_max_queue,
   class_queue_deadline,
   class_time_limit,
-  class_borrow_ttl,  // executionClasses.<name>.borrow.ttlMs
+  class_borrow_ttl,     // executionClasses.<name>.borrow.ttlMs
   tenant_max_inflight,  // tenants.<pattern>.maxInflight
   tenant_max_sessions,
   database_max_sessions,
