@@ -77,6 +77,12 @@ max_parallel_workers_per_gather = 0
         self.sql(f"SELECT * FROM sluice.publish('{json.dumps(document)}'::jsonb)")
         self.sql(f"SELECT * FROM sluice.activate({self.generation}, 'enforce')")
 
+    def wait_for_sessions(self, role, count):
+        """Logins take what time the machine has for them; after a while it goes on without the rest."""
+        deadline = time.time() + 15
+        while time.time() < deadline and int(self.sql(f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'")) < count:
+            time.sleep(0.2)
+
     def waited(self):
         return int(self.sql("SELECT coalesce(sum(waited), 0) FROM sluice.classes"))
 
@@ -148,8 +154,8 @@ class Load:
         path = os.path.join(folder, script + ".sql")
         self.prefix = f"{role}.log"
         self.process = subprocess.Popen(
-            [program, "-h", folder, "-p", str(port), "-U", role, "-n", "-f", path, "-c", str(clients), "-j", str(max(1, clients // 8)), "-T", str(seconds), "-l",
-             "--log-prefix", os.path.join(self.folder, self.prefix), "postgres"],
+            [program, "-h", folder, "-p", str(port), "-U", role, "-n", "-f", path, "-c", str(clients), "-j", str(max(1, clients // 8)),
+             "-T", str(seconds), "-l", "--log-prefix", os.path.join(self.folder, self.prefix), "postgres"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder, **as_server())
         Load.running.append(self)
 
