@@ -161,8 +161,7 @@ char* object_name(const Names& names, const Discrepancy& entry) {
     case Balance::class_waiters:
     case Balance::class_queued:
     case Balance::class_order:
-    case Balance::borrowing:
-    case Balance::borrowers: {
+    case Balance::borrowing: {
       const char* name = class_name(names, entry.index);
       return psprintf("class %s", name == nullptr ? "?" : name);
     }

@@ -61,8 +61,7 @@ struct TicketRequest {
 [[nodiscard]] Status release_locked(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
                                     std::int64_t now_us, Wakes& wakes) noexcept;
 
-// Grants what the class has free, or may borrow, to its waiters and to those who wait to borrow from it, until nothing
-// is left or wakes is full.
+// Grants what the class has free, or may borrow, to its waiters until nothing is left or wakes is full.
 void dispatch(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us,
               Wakes& wakes) noexcept;
 

@@ -253,18 +253,15 @@ void check_borrowing(const Ledger& ledger, const Sums& sums, Report& report, std
   const ClassSums& sum = sums.classes[klass];
   const std::uint32_t classes = ledger.header->sizes.classes;
   std::uint32_t lent = 0;
-  std::uint32_t borrowers = state.borrowed > 0 ? 1 : 0;
   for (std::uint32_t other = 0; other < classes; other++) {
     lent += sums.classes[other].borrowed_from[klass];
     check(report, Balance::borrowing, klass, other, state.borrowed_from[other], sum.borrowed_from[other]);
-    const ClassState& peer = ledger.classes[other];
-    if ((peer.borrow_from >> klass & 1U) != 0 && sums.classes[other].eligible > 0) borrowers++;
   }
   check(report, Balance::borrowing, klass, kNil, state.borrowed, sum.borrowed);
   check(report, Balance::borrowing, klass, kNil, state.lent, lent);
   check(report, Balance::borrowing, klass, kNil, walk_borrowed(ledger, klass), sum.borrowed);
   check(report, Balance::borrowing, klass, kNil, state.capacity, std::int64_t{state.permits} + sum.borrowed - lent);
-  check(report, Balance::borrowers, klass, kNil, unpack_class(load(state.word)).borrowers, borrowers);
+  check(report, Balance::borrowing, klass, kNil, unpack_class(load(state.word)).owed, sum.borrowed);
 }
 
 void check_class(const Ledger& ledger, const Exclusive& lock, const Sums& sums, Report& report,
@@ -360,8 +357,6 @@ const char* balance_name(Balance balance) noexcept {
       return "row_order";
     case Balance::borrowing:
       return "borrowing";
-    case Balance::borrowers:
-      return "borrowers";
     case Balance::ordinary_sessions:
       return "ordinary_sessions";
     case Balance::admin_sessions:

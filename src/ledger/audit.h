@@ -17,7 +17,6 @@ enum class Balance : std::uint8_t {
   row_list,
   row_order,
   borrowing,
-  borrowers,
   ordinary_sessions,
   admin_sessions,
   admin_role_sessions,

@@ -32,22 +32,6 @@ constexpr std::int64_t kPeakScale = 256;
   return unused >= kPeakScale;
 }
 
-void change_borrowers(ClassState& state, bool more) noexcept {
-  change_class(state, [more](ClassWord& word) noexcept {
-    word.borrowers += more ? 1U : ~0U;
-    return true;
-  });
-}
-
-void show_wish(const Ledger& ledger, std::uint32_t klass, bool wants) noexcept {
-  ClassState& state = ledger.classes[klass];
-  if (state.wants_to_borrow == wants) return;
-  state.wants_to_borrow = wants;
-  for (std::uint32_t lender = 0; lender < ledger.header->sizes.classes; lender++) {
-    if ((state.borrow_from >> lender & 1U) != 0) change_borrowers(ledger.classes[lender], wants);
-  }
-}
-
 void unlink_borrowed(const Ledger& ledger, ClassState& state, std::uint32_t ticket) noexcept {
   Ticket& entry = ledger.tickets[ticket];
   (entry.previous == kNil ? state.borrowed_head : ledger.tickets[entry.previous].next) = entry.next;
@@ -108,6 +92,7 @@ std::uint32_t borrow(const Ledger& ledger, const Exclusive& lock, std::uint32_t 
     }
     change_class(state, [](ClassWord& word) noexcept {
       word.free++;
+      word.owed++;
       return true;
     });
     store(state.capacity, state.capacity + 1);
@@ -137,12 +122,11 @@ std::uint32_t repay(const Ledger& ledger, const Exclusive&, std::uint32_t klass,
   if (unpack_class(load(lender.word)).waiters > 0) lender.recalls++;
   store(state.capacity, state.capacity - 1);
   // A permit in use that is given up leaves the borrower's `free` as it is: one less in use, one less to use.
-  if (ticket == kNil) {
-    change_class(state, [](ClassWord& word) noexcept {
-      word.free--;
-      return true;
-    });
-  }
+  change_class(state, [ticket](ClassWord& word) noexcept {
+    word.owed--;
+    if (ticket == kNil) word.free--;
+    return true;
+  });
   change_class(lender, [](ClassWord& word) noexcept {
     word.free++;
     return true;
@@ -162,24 +146,6 @@ void mark_borrowed(const Ledger& ledger, const Exclusive&, std::uint32_t ticket,
   state.borrowed_tail = ticket;
 }
 
-void show_borrowing(const Ledger& ledger, const Exclusive&, std::uint32_t klass) noexcept {
-  ClassState& state = ledger.classes[klass];
-  show_wish(ledger, klass, state.borrow_from != 0 && unpack_class(load(state.word)).waiters > 0);
-  const bool owes = state.borrowed > 0;
-  if (owes == state.owes) return;
-  state.owes = owes;
-  change_borrowers(state, owes);
-}
-
-std::uint32_t next_borrower(const Ledger& ledger, const Exclusive&, std::uint32_t lender,
-                            std::uint32_t previous) noexcept {
-  for (std::uint32_t klass = previous == kNil ? 0 : previous + 1; klass < ledger.header->sizes.classes; klass++) {
-    const ClassState& state = ledger.classes[klass];
-    if (state.wants_to_borrow && (state.borrow_from >> lender & 1U) != 0) return klass;
-  }
-  return kNil;
-}
-
 void note_demand(const Ledger& ledger, const Exclusive&, std::uint32_t klass, std::int64_t now_us) noexcept {
   ClassState& state = ledger.classes[klass];
   const ClassWord word = unpack_class(load(state.word));
@@ -192,10 +158,6 @@ void note_demand(const Ledger& ledger, const Exclusive&, std::uint32_t klass, st
   const std::int64_t before = decayed_peak(state, now_us);
   state.lending_peak = demand > before ? demand : before;
   if (now_us > state.peaked_us) state.peaked_us = now_us;
-}
-
-void withdraw_borrowing(const Ledger& ledger, const Exclusive&) noexcept {
-  for (std::uint32_t klass = 0; klass < ledger.header->sizes.classes; klass++) show_wish(ledger, klass, false);
 }
 
 void adopt_borrowing(const Ledger& ledger, const Exclusive& lock) noexcept {

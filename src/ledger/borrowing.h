@@ -7,8 +7,9 @@
 // permits - lent - lending_peak >= 1, where lending_peak is the decaying maximum of its use and its demand. So the debt
 // to a class never grows while it queues, and every release repays it.
 //
-// As long as a class owes, or another waits to borrow from it, its word says so (ClassWord::borrowers) and its takes
-// and releases go through the lock.
+// As long as a class owes, its word says so (ClassWord::owed) and its takes and releases go through the lock. A
+// lender's do not: what it does not need turns into what it has not used lately by time alone, so the borrowers look
+// again at every tick, and whenever something of their own moves.
 #pragma once
 
 #include <cstdint>
@@ -29,19 +30,10 @@ namespace sluice::ledger {
 // The ticket that has just been granted holds the permit that was borrowed from `lender`.
 void mark_borrowed(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::uint32_t lender) noexcept;
 
-// Shows in the words of the class and its possible lenders whether it waits to borrow and whether it owes.
-void show_borrowing(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass) noexcept;
-
-// The class whose waiters may borrow from `lender`, after `previous` (kNil: the first); kNil: no more.
-[[nodiscard]] std::uint32_t next_borrower(const Ledger& ledger, const Exclusive& lock, std::uint32_t lender,
-                                          std::uint32_t previous) noexcept;
-
 // Remembers how much the class has used and wanted lately. Every tick, and before it lends.
 void note_demand(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us) noexcept;
 
-// Takes over the borrowing rules of the deciding policy. Between withdraw and adopt no class is shown as waiting to
-// borrow.
-void withdraw_borrowing(const Ledger& ledger, const Exclusive& lock) noexcept;
+// Takes over the borrowing rules of the deciding policy.
 void adopt_borrowing(const Ledger& ledger, const Exclusive& lock) noexcept;
 
 // Does the ticket's borrowed permit have to go back: older than its ttl, and its lender queues?

@@ -134,12 +134,6 @@ void dispatch(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, 
   if (klass >= ledger.header->sizes.classes) return;
   age(ledger, lock, klass, now_us);
   grant_waiters(ledger, lock, klass, now_us, wakes);
-  show_borrowing(ledger, lock, klass);
-  for (std::uint32_t other = next_borrower(ledger, lock, klass, kNil); other != kNil;
-       other = next_borrower(ledger, lock, klass, other)) {
-    grant_waiters(ledger, lock, other, now_us, wakes);
-    show_borrowing(ledger, lock, other);
-  }
 }
 
 void tick(const Ledger& ledger, const Exclusive& lock, std::int64_t now_us, Wakes& wakes) noexcept {
@@ -217,9 +211,7 @@ Status hand_over(const Ledger& ledger, const Exclusive& lock, std::uint32_t from
   become_released(ledger, lock, from, now_us);
   ledger.classes[taker.klass].handed_over++;
   account(ledger, lock, to_row, now_us);
-  const Status status = was_parked ? Status::ok : return_slot(ledger, lock, from_row, now_us);
-  show_borrowing(ledger, lock, taker.klass);
-  return status;
+  return was_parked ? Status::ok : return_slot(ledger, lock, from_row, now_us);
 }
 
 namespace {
@@ -284,7 +276,6 @@ std::uint32_t admit_waiters(const Ledger& ledger, const Exclusive& lock, std::in
     admitted++;
   }
   if (admitted > 0) {
-    for (std::uint32_t klass = 0; klass < ledger.header->sizes.classes; klass++) show_borrowing(ledger, lock, klass);
     record_event(ledger, lock, {EventKind::switched, policy::outcome(Status::ok), kNil, kNil, nullptr, false}, now_us);
   }
   return admitted;

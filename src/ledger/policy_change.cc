@@ -111,7 +111,6 @@ void repay_spare(const Ledger& ledger, const Exclusive& lock) noexcept {
 
 void change_classes(const Ledger& ledger, const Exclusive& lock, const policy::Policy& policy, const Plan& plan,
                     std::int64_t now_us) noexcept {
-  withdraw_borrowing(ledger, lock);
   for (std::uint32_t slot = 0; slot < ledger.header->sizes.classes; slot++) {
     ClassState& state = ledger.classes[slot];
     const std::uint32_t index = plan.index_of[slot];

@@ -110,8 +110,6 @@ struct alignas(64) ClassState {
   std::uint32_t borrow_max;
   std::int64_t borrow_ttl_us;
   bool cancels_borrowed;  // onExpiry: cancel
-  bool wants_to_borrow;   // counted in the words of those it may borrow from
-  bool owes;              // counted in its own word
   std::uint32_t borrowed, lent;
   std::uint32_t borrowed_from[policy::kMaxClasses];
   std::uint32_t borrowed_head, borrowed_tail;  // tickets that hold a borrowed permit, oldest grant first

@@ -1,14 +1,13 @@
 // The two words on which a permit is taken and returned without a lock, and their packing. Pure arithmetic.
 //
 // Row word:   in use (22) | parked (20) | limit (22). "in use" counts tickets that hold one of the row's slots: granted
-// ones
-//             and those eligible in the class's queue. A ticket that finds the row at its limit parks: it waits for a
-//             slot of its own row and does not count in the class word. The limit is part of the word, so a change of
-//             limit and a take can never disagree.
-// Class word: free (signed 24) | eligible waiters (20) | borrowers (19) | gate (1). free = permits - permits in use,
-// and is
-//             negative after a limit was lowered and in shadow. While anyone waits, borrows or the gate is set, takes
-//             and releases go through the lock.
+//             ones and those eligible in the class's queue. A ticket that finds the row at its limit parks: it waits
+//             for a slot of its own row and does not count in the class word. The limit is part of the word, so a
+//             change of limit and a take can never disagree.
+// Class word: free (signed 24) | eligible waiters (20) | owed (19) | gate (1). free = permits + owed - lent - in use,
+// and
+//             is negative after a limit was lowered and in shadow. While anyone waits, permits are owed to other
+//             classes or the gate is set, takes and releases go through the lock.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,7 @@ struct RowWord {
 struct ClassWord {
   std::int32_t free;
   std::uint32_t waiters;
-  std::uint32_t borrowers;
+  std::uint32_t owed;
   bool gate;
 };
 
@@ -43,7 +42,7 @@ struct ClassWord {
 
 [[nodiscard]] constexpr std::uint64_t pack(const ClassWord& word) noexcept {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(word.free) & 0xFFFFFFU) << 40) |
-         (std::uint64_t{word.waiters} << 20) | (std::uint64_t{word.borrowers} << 1) | (word.gate ? 1U : 0U);
+         (std::uint64_t{word.waiters} << 20) | (std::uint64_t{word.owed} << 1) | (word.gate ? 1U : 0U);
 }
 
 [[nodiscard]] constexpr ClassWord unpack_class(std::uint64_t word) noexcept {
@@ -58,7 +57,7 @@ inline constexpr std::uint64_t kRowSlot = std::uint64_t{1} << 42;
 inline constexpr std::uint64_t kRowParked = std::uint64_t{0xFFFFF} << 22;
 inline constexpr std::uint64_t kClassPermit = std::uint64_t{1} << 40;
 inline constexpr std::uint64_t kClassGate = 1;
-inline constexpr std::uint64_t kClassBlocked = kClassPermit - 1;  // anyone waits or borrows, or the gate is set
+inline constexpr std::uint64_t kClassBlocked = kClassPermit - 1;  // anyone waits, permits are owed, or the gate is set
 
 [[nodiscard]] constexpr std::uint32_t row_in_use(std::uint64_t word) noexcept {
   return static_cast<std::uint32_t>(word >> 42);

@@ -462,7 +462,7 @@ bool check_end(Stress& s) {
   for (std::uint32_t k = 0; k < kClasses; k++) {
     const ClassWord word = s.t.klass(k);
     if (word.free != static_cast<std::int32_t>(s.t.ledger.classes[k].permits) || word.waiters != 0 || word.gate ||
-        word.borrowers != 0) {
+        word.owed != 0) {
       s.fail("permits are missing at the end");
     }
     if (s.classes[k].holders.load() != 0) s.fail("somebody still holds at the end");

@@ -83,8 +83,8 @@ TEST_F(LedgerAudit, EachFalsifiedBalanceIsNamed) {
   expect_named("borrowing", [&](int by) { state.lent += static_cast<std::uint32_t>(by); });
   expect_named("borrowing", [&](int by) { state.borrowed_from[1] += static_cast<std::uint32_t>(by); });
   expect_named("borrowing", [&](int by) { state.permits += static_cast<std::uint32_t>(by); });
-  expect_named("borrowers",
-               [&](int by) { change_word([by](ClassWord& w) { w.borrowers += static_cast<std::uint32_t>(by); }); });
+  expect_named("borrowing",
+               [&](int by) { change_word([by](ClassWord& w) { w.owed += static_cast<std::uint32_t>(by); }); });
   expect_named("ordinary_sessions", [&](int by) { header.ordinary_sessions += static_cast<std::uint32_t>(by); });
   expect_named("admin_sessions", [&](int by) { header.admin_sessions += static_cast<std::uint32_t>(by); });
   expect_named("admin_role_sessions", [&](int by) { header.admin_role_sessions[3] += static_cast<std::uint32_t>(by); });

@@ -21,12 +21,12 @@ TEST(LedgerWords, RowWordsComeBackAsTheyWerePacked) {
 TEST(LedgerWords, ClassWordsComeBackAsTheyWerePackedAlsoWhenFreeIsNegative) {
   for (const std::int32_t free : {-8388608, -4194304, -1, 0, 1, 110, 4194303, 8388607}) {
     for (const std::uint32_t waiters : {0U, 1U, (1U << 20) - 1}) {
-      for (const std::uint32_t borrowers : {0U, 1U, (1U << 19) - 1}) {
+      for (const std::uint32_t owed : {0U, 1U, (1U << 19) - 1}) {
         for (const bool gate : {false, true}) {
-          const ClassWord word = unpack_class(pack(ClassWord{free, waiters, borrowers, gate}));
+          const ClassWord word = unpack_class(pack(ClassWord{free, waiters, owed, gate}));
           EXPECT_EQ(word.free, free);
           EXPECT_EQ(word.waiters, waiters);
-          EXPECT_EQ(word.borrowers, borrowers);
+          EXPECT_EQ(word.owed, owed);
           EXPECT_EQ(word.gate, gate);
         }
       }
