@@ -79,14 +79,15 @@ void adopt_request(const Ledger& ledger, const Exclusive& lock, std::uint32_t ti
 }
 
 // Why a request that cannot be granted at once may not wait either; ok: it may.
-[[nodiscard]] Outcome may_wait(const Ledger& ledger, const Exclusive& lock, const TicketRequest& request) noexcept {
+[[nodiscard]] Outcome may_wait(const Ledger& ledger, const Exclusive& lock, const TicketRequest& request,
+                               bool has_slot) noexcept {
   const ClassState& state = ledger.classes[request.klass];
   if (state.queued >= state.max_queue) {
     return {Status::queue_full, class_rule(ledger, request.klass, policy::RuleField::class_max_queue), state.queued,
             state.max_queue};
   }
   const std::int64_t left_us = request.deadline_us > request.now_us ? request.deadline_us - request.now_us : 0;
-  const std::int64_t wait_us = least_wait_us(ledger, lock, request.tenant, request.klass, request.now_us);
+  const std::int64_t wait_us = least_wait_us(ledger, lock, request.tenant, request.klass, has_slot, request.now_us);
   if (left_us == 0 || wait_us > left_us) {
     return {Status::deadline_unreachable, class_rule(ledger, request.klass, policy::RuleField::class_queue_deadline),
             static_cast<std::uint32_t>(wait_us / 1000), static_cast<std::uint32_t>(left_us / 1000)};
@@ -195,12 +196,12 @@ void remove_wake(Wakes& wakes, std::uint32_t ticket) noexcept {
 [[nodiscard]] Outcome admit(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool held,
                             const TicketRequest& request, Wakes& wakes) noexcept {
   const Ticket& entry = ledger.tickets[ticket];
-  Outcome waiting = may_wait(ledger, lock, request);
+  Outcome waiting = may_wait(ledger, lock, request, held);
   Progress progress = {held, Place::refused, false, 0};
   advance(ledger, entry, waiting.status == Status::ok, progress);
   if (progress.place == Place::refused && waiting.status == Status::queue_full &&
       push_out(ledger, lock, ticket, request.now_us, wakes)) {
-    waiting = may_wait(ledger, lock, request);
+    waiting = may_wait(ledger, lock, request, progress.has_slot);
     advance(ledger, entry, waiting.status == Status::ok, progress);
   }
   Outcome outcome = policy::outcome(Status::ok);

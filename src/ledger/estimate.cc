@@ -62,9 +62,10 @@ std::int64_t expected_wait_of(const Ledger& ledger, const Shared& lock, std::uin
 }
 
 std::int64_t least_wait_us(const Ledger& ledger, const Shared& lock, std::uint32_t tenant, std::uint32_t klass,
-                           std::int64_t now_us) noexcept {
+                           bool has_slot, std::int64_t now_us) noexcept {
   const Row& row = row_at(ledger, tenant, klass);
-  if (row.queued == 0 && unpack_row(load(row.word)).in_use == 0) return 0;
+  const std::uint32_t own = has_slot ? 1 : 0;
+  if (row.queued == 0 && unpack_row(load(row.word)).in_use <= own) return 0;
   const std::int64_t wait_us = expected_wait_us(ledger, lock, tenant, klass, now_us);
   return wait_us > 0 ? wait_us : 0;
 }

@@ -14,9 +14,9 @@ namespace sluice::ledger {
                                             std::uint32_t klass, std::int64_t now_us) noexcept;
 
 // The part of it that a request may be refused for: 0 while too little is known, and for a row that has nothing queued
-// and nothing running.
+// and nothing running. `has_slot`: one of the row's slots is the request's own already.
 [[nodiscard]] std::int64_t least_wait_us(const Ledger& ledger, const Shared& lock, std::uint32_t tenant,
-                                         std::uint32_t klass, std::int64_t now_us) noexcept;
+                                         std::uint32_t klass, bool has_slot, std::int64_t now_us) noexcept;
 
 // The same for a ticket that waits, by those of its tenant that stand before it. -1: too little is known, or it does
 // not wait.

@@ -216,8 +216,8 @@ void forgive(const Ledger& ledger, const Exclusive&, std::uint32_t klass, std::i
     const std::uint32_t index = slots[at];
     Row& row = ledger.rows[index];
     if (row.held > 0) continue;
-    const std::int64_t since_us = row.head_us > row.idle_since_us ? row.head_us : row.idle_since_us;
-    if (now_us - since_us < state.aging_us) continue;
+    // Not since the head of its queue came: heads that give up early would keep their row in debt for ever.
+    if (now_us - row.idle_since_us < state.aging_us) continue;
     charge(state, row, now_us);
     const std::int64_t key = key_of(state, row);
     const std::int64_t limit = state.virtual_time + (look_ahead_us(state) + row.max_hold_us) / row.weight;

@@ -9,7 +9,9 @@
 // active rows and f what was forgiven (all in one contention):
 //  1. while two rows both have eligible tickets, their services per weight differ by at most the sum over both of
 //     (H + L + m * X + f) / weight;
-//  2. a row that holds nothing waits at most aging + tick + 2 (W / P) (H + L) / weight + rows * L * (2 + 1 / P) + 2 H.
+//  2. a row that holds nothing waits at most aging + tick + 2 (W / P) (H + L) / weight + rows * L * (2 + 1 / P) +
+//     (the sum of m * X over the other rows) / P + H. (With few permits the last long holds of several rows follow one
+//     another, which 2 H does not cover.)
 // The lock-free path charges nothing: it runs only while nobody waits, and contention starts with a clean slate.
 #pragma once
 
@@ -35,7 +37,7 @@ void note_grant(const Ledger& ledger, const Exclusive& lock, std::uint32_t row, 
 // A ticket of the row gave a permit back: what estimates and forgiveness know of its holds.
 void note_hold(const Ledger& ledger, const Exclusive& lock, std::uint32_t row, std::int64_t held_us) noexcept;
 
-// Every 100 ms: a row that has waited for agingMs with nothing held is forgiven its debt down to one of its own longest
+// Every 100 ms: a row that has had nothing for agingMs is forgiven its debt down to one of its own longest
 // holds. This is the aging that keeps a tenant with a past from starving.
 void forgive(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us) noexcept;
 

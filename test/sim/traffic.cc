@@ -22,7 +22,7 @@ std::uint32_t count_clients(const Plan& plan) {
 }
 
 std::string rule_name(const TenantPlan& tenant) {
-  return "w" + std::to_string(tenant.weight) + "l" + std::to_string(tenant.limit) + "_";
+  return std::string("w") + std::to_string(tenant.weight) + "l" + std::to_string(tenant.limit) + "_";
 }
 
 }  // namespace
