@@ -272,7 +272,8 @@ std::uint32_t largest_queue(const Ledger& ledger, const Exclusive&, std::uint32_
 std::int64_t key_at(const Ledger& ledger, const Shared&, std::uint32_t index, std::int64_t now_us) noexcept {
   const ClassState& state = ledger.classes[class_of(ledger, index)];
   const Row& row = ledger.rows[index];
-  return key_of(state, row, service_at(state, row, now_us));
+  // While nobody waits nothing is charged: what the row held when somebody last did says nothing of now.
+  return state.key_count == 0 ? state.virtual_time : key_of(state, row, service_at(state, row, now_us));
 }
 
 bool has_debt(const Ledger& ledger, const Shared& lock, std::uint32_t index, std::int64_t now_us) noexcept {

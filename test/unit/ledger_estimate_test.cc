@@ -77,6 +77,37 @@ TEST_F(LedgerEstimate, WhoeverHasNothingQueuedOrHeldIsNeverRefusedByEstimate) {
   EXPECT_EQ(ask(150, b, 1).status, Status::queued);
 }
 
+// Its key is 20 s ahead of the others, so it would miss its deadline; it may try all the same, once.
+TEST_F(LedgerEstimate, ARowWithDebtAndNothingQueuedOrHeldIsNotRefusedByEstimate) {
+  serve(a, 20, 500'000);
+  ASSERT_EQ(ask(0, a, 3'600'000'000).status, Status::ok);
+  ASSERT_EQ(ask(1, a, 3'600'000'000).status, Status::ok);
+  ASSERT_EQ(ask(2, a, 3'600'000'000).status, Status::queued);
+  for (std::uint32_t i = 10; i < 60; i++) ASSERT_EQ(ask(i, b, 3'600'000'000).status, Status::queued);
+  t.now_us += 20'000'000;
+  ASSERT_EQ(t.end(2, Status::cancelled).status, Status::cancelled);
+  ASSERT_EQ(t.finish(0), Status::ok);
+  ASSERT_EQ(t.finish(1), Status::ok);
+  EXPECT_GT(expected(a), 1'000'000);
+  EXPECT_EQ(ask(3, a, 1'000'000).status, Status::queued);
+  EXPECT_EQ(ask(4, a, 1'000'000).status, Status::deadline_unreachable);
+}
+
+// What was held when nobody waited any more was given back without the lock: an hour later it is no debt.
+TEST_F(LedgerEstimate, WhatWasHeldWhenContentionEndedIsNoDebtLater) {
+  serve(a, 20, 10'000);
+  ASSERT_EQ(ask(0, a, 3'600'000'000).status, Status::ok);
+  ASSERT_EQ(ask(1, a, 3'600'000'000).status, Status::ok);
+  ASSERT_EQ(ask(2, a, 3'600'000'000).status, Status::queued);
+  ASSERT_EQ(t.finish(0), Status::ok);
+  ASSERT_EQ(t.poll(2).status, Status::ok);
+  ASSERT_EQ(t.finish(1), Status::ok);
+  t.now_us += 3'600'000'000;
+  ASSERT_EQ(ask(3, a, 3'600'000'000).status, Status::ok);
+  EXPECT_LE(expected(a), 1'000'000);
+  EXPECT_EQ(ask(4, a, 10'000'000).status, Status::queued);
+}
+
 TEST_F(LedgerEstimate, TheExpectedWaitGrowsWithTheOwnQueue) {
   serve(a, 20, 100'000);
   std::int64_t before = -1;
