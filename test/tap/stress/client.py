@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import time
+import uuid
 
 ANSWER_SECONDS = 180
 WAIT, GO, STOP = 0, 1, 2  # the word that starts and ends all workers
@@ -24,6 +25,7 @@ EXPECTED = {
     "40001", "40P01",  # lost a race with other transactions
     "22012", "25P02",  # division by zero on purpose, and the statements after it
     "25P01", "3B001", "34000", "42P03",  # a cancelled BEGIN, SAVEPOINT, DECLARE or CLOSE, and what was to follow it
+    "42710",  # the name of a request that is running or has run
 }
 
 
@@ -162,6 +164,8 @@ class Worker:
         self.wire = Wire(self.args, user)
         if self.random.random() < 0.3:
             self.wire.query("SET pg_sluice.class = 'side'")
+        if self.random.random() < 0.2:
+            self.wire.query("SET pg_sluice.queue_deadline = %d" % self.random.choice([-1, 1, 20, 300, 2147483647]))
         self.counters[self.number * 4] = self.wire.pid
         self.counters[self.number * 4 + 1] = self.wire.key
 
@@ -307,6 +311,51 @@ class Worker:
                                        "EXPLAIN ANALYZE SELECT count(*) FROM hot", "SHOW work_mem", "VACUUM scratch",
                                        "TRUNCATE scratch", "BEGIN; LOCK TABLE scratch; COMMIT", "SELECT pg_sleep(0.005)"]))
 
+    def shape_named(self):
+        """One request, named, and sent again as it is: what is acknowledged was executed once, and the repetition is a duplicate."""
+        new, sql = self.insert()
+        name = uuid.uuid4()
+        committed = False
+        for _ in range(3):
+            if self.query("BEGIN").status != "T" or self.query(f"SET LOCAL pg_sluice.ticket = '{name}'").codes:
+                return
+            self.query(sql)
+            answer = self.query("COMMIT")
+            if answer.codes:  # cancelled
+                return
+            committed = answer.tags == ["COMMIT"]
+            if committed:
+                self.note(new, answer)
+                break
+        if not committed or self.query("BEGIN").status != "T" or self.query(f"SET LOCAL pg_sluice.ticket = '{name}'").codes:
+            return
+        again = self.wire.query(sql)
+        self.findings.update(f"repeated: {code}" for code in again.codes)
+        if again.closed:
+            raise Lost("ended by the server")
+        if "23505" in again.codes and self.args.exactly_once:
+            self.findings["unexpected second execution of one request"] += 1
+
+    def shape_shared_name(self):
+        """A name that all sessions of a role use at once, in every kind of transaction."""
+        name = "5eed0000-0000-4000-8000-%012d" % self.random.randrange(3)
+        self.query(f"SET pg_sluice.ticket = '{name}'")
+        self.query(self.random.choice(["SELECT count(*) FROM hot", "BEGIN; SELECT count(*) FROM hot; COMMIT; SELECT 1", "CALL commits(3)",
+                                       "BEGIN; SAVEPOINT a; UPDATE hot SET n = n + 1 WHERE id = 4; ROLLBACK TO a; COMMIT",
+                                       f"SET pg_sluice.ticket = '{uuid.uuid4()}'; SELECT pg_sleep(0.003)"]))
+        self.settle()
+        self.query(self.random.choice(["RESET pg_sluice.ticket", "SET pg_sluice.ticket = ''", "DISCARD ALL"]))
+
+    def shape_long(self):
+        """Holds its permit beyond the time a borrowed one is lent for, then commits: a cancel meets it anywhere, or a commit first."""
+        new, sql = self.insert()
+        begun = self.query("BEGIN")
+        inserted = self.query(sql)
+        self.query("SELECT pg_sleep(%f)" % (self.random.random() * 0.12))
+        answer = self.query("COMMIT")
+        if begun.status == "T" and not inserted.codes:
+            self.note(new, answer)
+
     def shape_reconnect(self):
         self.wire.close()
         self.connect()
@@ -326,7 +375,8 @@ class Worker:
     SHAPES = ([shape_select] * 14 + [shape_autocommit] * 14 + [shape_transaction] * 12 + [shape_savepoints] * 8 + [shape_one_string] * 6 +
               [shape_error] * 4 + [shape_pipeline] * 8 + [shape_two_batches] * 4 + [shape_half_portal] * 3 + [shape_two_phase] * 4 +
               [shape_procedure] * 3 + [shape_do] * 3 + [shape_cursor] * 4 + [shape_held_cursor] * 2 + [shape_copy] * 4 +
-              [shape_function_call] * 4 + [shape_timeout] * 3 + [shape_utility] * 4 + [shape_reconnect] * 1 + [shape_disconnect] * 2)
+              [shape_function_call] * 4 + [shape_timeout] * 3 + [shape_utility] * 4 + [shape_named] * 4 + [shape_shared_name] * 3 +
+              [shape_long] * 3 + [shape_reconnect] * 1 + [shape_disconnect] * 2)
 
     def run(self, until):
         while self.counters[-1] == WAIT:
@@ -418,6 +468,7 @@ def main():
     parser.add_argument("--transactions", type=int, default=20000, help="stop when so many shapes ran")
     parser.add_argument("--also-until", help="and go on until there is this file")
     parser.add_argument("--seconds", type=float, default=120, help="stop in any case")
+    parser.add_argument("--exactly-once", type=int, default=0, help="1: a named request that has run never runs again")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     started = time.time()

@@ -4,6 +4,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
+use JSON::PP ();
 use Sluice;
 use Sluice::Stress;
 use Test::More;
@@ -16,21 +17,36 @@ my $server = Sluice->start(
   conf => { max_connections => 100, max_prepared_transactions => 300, deadlock_timeout => "'50ms'", log_min_messages => "'fatal'" });
 prepare_tables($server);
 
-# A policy drawn at random: permits, row limits, queues, whether the second class exists, whose class is whose.
+# A class that may borrow from those named, more often than not.
+sub borrowing {
+  my (@from) = @_;
+  return () if rand() < 0.3;
+  return (borrow => { from => \@from, max => 1 + int rand 6, ttlMs => 20 + int rand 300, onExpiry => (qw(mark cancel))[ int rand 2 ] });
+}
+
+# A policy drawn at random: permits, row limits, queues, whether the second and third class exist, whose class is whose, who
+# borrows from whom, or no bulkheads at all.
 sub random_policy {
-  my %class = (main => { permits => 1 + int rand 12, maxQueue => 5 + int rand 40, queueDeadlineMs => 500 + int rand 3000 });
-  $class{side} = { permits => 1 + int rand 3, maxQueue => 10, queueDeadlineMs => 1000, transactionTimeLimitMs => 1500 } if rand() < 0.6;
+  my $permits = sub { 1 + int rand $_[0] };
+  my %class = (main => { permits => $permits->(12), maxQueue => 5 + int rand 40, queueDeadlineMs => 500 + int rand 3000 });
+  $class{side} = { permits => $permits->(3), maxQueue => 10, queueDeadlineMs => 1000, transactionTimeLimitMs => 1500 } if rand() < 0.7;
+  $class{deep} = { permits => $permits->(5), maxQueue => 10, queueDeadlineMs => 2000 } if rand() < 0.4;
   $class{main}{mayEnter} = ['side'] if $class{side};
+  for my $name (keys %class) {
+    my @others = grep { $_ ne $name } sort keys %class;
+    $class{$name} = { %{ $class{$name} }, borrowing(@others) } if @others;
+  }
   return {
     serverSessionPermits => 80, defaultClass => 'main', overdraft => { max => int rand 3 }, classes => \%class,
     tenants => { '*' => { weight => 1 + int rand 4 }, coral => { maxInflight => 1 + int rand 6 }, amber => { maxInflight => 1 + int rand 12 } },
+    rand() < 0.1 ? (bulkheads => JSON::PP::false) : (),
     $class{side} && rand() < 0.5 ? (assign => [ { role => 'blue', class => 'side' } ]) : () };
 }
 
 srand 7;
 $server->apply(random_policy(), over_limit => 'drain');
 my $load = start_load($server, '--workers' => 40, '--transactions' => $TRANSACTIONS, '--seconds' => 1200);
-my ($policies, $shadows, $switches, @discrepancy) = (0, 0, 0);
+my ($policies, $shadows, $switches, $borrowed, @discrepancy) = (0, 0, 0, 0);
 until (load_is_over($load)) {
   my $what = rand;
   if ($what < 0.7) {
@@ -46,7 +62,8 @@ until (load_is_over($load)) {
   } else {
     push @discrepancy, map { join ', ', map { $_ // 'null' } @$_ } @{ $server->discrepancies };
   }
-  load_may_end($load) if $policies > 10 && $shadows > 0 && $switches > 0;
+  $borrowed ||= $server->value('SELECT sum(borrowed) > 0 FROM sluice.classes') eq 't';
+  load_may_end($load) if $policies > 10 && $shadows > 0 && $switches > 0 && $borrowed;
   sleep rand 0.25;
 }
 my $summary = check_load($load);
@@ -55,6 +72,7 @@ cmp_ok($summary->{shapes} // 0, '>=', $TRANSACTIONS, "$TRANSACTIONS transactions
 cmp_ok($policies, '>', 10, 'while policies changed');
 cmp_ok($shadows, '>', 0, 'some of them in shadow');
 cmp_ok($switches, '>', 0, 'and enforcement was switched off and on');
+ok($borrowed, 'while permits were lent');
 is(join("\n", @discrepancy), '', 'reconcile found nothing under load');
 is($server->status('faults'), 0, 'no invariant was broken');
 is($server->status('reclaimed'), 0, 'nothing had to be reclaimed');
