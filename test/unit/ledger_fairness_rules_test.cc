@@ -102,6 +102,22 @@ TEST(LedgerFairness, DebtIsForgivenAfterAgingSoThatNobodyStarves) {
   EXPECT_GT(traffic.row(0).forgiven, 0U);
 }
 
+// Aging counts from the row's last permit, not from its oldest ticket: deadlines shorter than the aging do not begin it
+// anew.
+TEST(LedgerFairness, DebtIsForgivenAlsoToARowWhoseTicketsExpireSooner) {
+  TenantPlan hasty = waits_always(1, 40, fixed_hold(30 * kSecond));
+  hasty.deadline_us = 400 * kMs;
+  TenantPlan late = waits_always(8, 100, fixed_hold(10 * kMs));
+  late.start_us = 100 * kMs;
+  Plan plan = of(20, 1000, {hasty, late});
+  plan.audit_every = 1000;
+  Traffic traffic(plan);
+  ASSERT_TRUE(traffic.run_until(30 * kSecond + kMs)) << traffic.failure();
+  EXPECT_EQ(traffic.held(0), 0U);
+  ASSERT_TRUE(traffic.run_until(60 * kSecond)) << traffic.failure();
+  EXPECT_GE(traffic.held(0), 1U);
+}
+
 // The smaller of the two is at its limit most of the time; what it leaves is the other's, and its return is no flood.
 TEST(LedgerFairness, ARowAtItsLimitDoesNotHoldTheOthersBack) {
   TenantPlan limited = waits_always(8, 20, fixed_hold(50 * kMs));
@@ -117,12 +133,16 @@ TEST(LedgerFairness, HistoryBeforeContentionIsForgotten) {
   TenantPlan early = waits_always(1, 6, exponential_hold(10 * kMs));
   TenantPlan late = waits_always(1, 12, exponential_hold(10 * kMs));
   late.start_us = 100 * kSecond;
+  late.on_us = 10 * kSecond;
+  late.off_us = 90 * kSecond;
   Traffic traffic(of(6, 500, {early, late}));
-  ASSERT_TRUE(traffic.run_until(100 * kSecond)) << traffic.failure();
-  const double before = traffic.service_us(0);
-  EXPECT_NEAR(before, 6 * 100 * 1e6, 1e6);
-  ASSERT_TRUE(traffic.run_until(110 * kSecond)) << traffic.failure();
-  EXPECT_NEAR(traffic.service_us(0) - before, 3 * 10 * 1e6, 3e6);
+  // Alone at first, then beside the other, then alone again, and beside it once more.
+  for (const std::int64_t at_s : {100, 200}) {
+    ASSERT_TRUE(traffic.run_until(at_s * kSecond)) << traffic.failure();
+    const double before = traffic.service_us(0);
+    ASSERT_TRUE(traffic.run_until((at_s + 10) * kSecond)) << traffic.failure();
+    EXPECT_NEAR(traffic.service_us(0) - before, 3 * 10 * 1e6, 3e6) << "from " << at_s << " s on";
+  }
 }
 
 // Within a tenant: first come, first served, whatever the rest does.
