@@ -18,11 +18,19 @@ bool is_fastpath() {
   return !kHasLoginTriggers || (MyBEEntry != nullptr && MyBEEntry->st_state == STATE_FASTPATH);
 }
 
+// PostgreSQL has looked at the right to execute before it calls this hook; while the call waited it may have been
+// revoked.
+void check_execute_right(Oid function) {
+  const AclResult result = function_execute_right(function);
+  if (result != ACLCHECK_OK) aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+}
+
 void object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void* argument) {
   if (previous_access != nullptr) previous_access(access, class_id, object_id, sub_id, argument);
   if (access != OAT_FUNCTION_EXECUTE || !is_fastpath() || !wants_permit()) return;
   WaitPlace place = {WaitPlace::Kind::function_call, nullptr};
   admit_transaction(place);
+  check_execute_right(object_id);
 }
 
 }  // namespace

@@ -225,4 +225,13 @@ inline int client_child_slots() {
 #endif
 }
 
+// May the current user execute the function?
+inline AclResult function_execute_right(Oid function) {
+#if PG_VERSION_NUM >= 160000
+  return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE);
+#else
+  return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
+#endif
+}
+
 }  // namespace sluice::extension

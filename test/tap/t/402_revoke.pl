@@ -55,5 +55,17 @@ subtest 'a REVOKE of EXECUTE is seen by CALL' => sub {
   $server->ledger_is_zero('the ledger is zero', open => 1);
 };
 
+subtest 'a REVOKE of EXECUTE is seen by a function call message' => sub {
+  $server->run(q{CREATE FUNCTION five() RETURNS int LANGUAGE sql AS 'SELECT 5'; REVOKE ALL ON FUNCTION five FROM PUBLIC; GRANT EXECUTE ON FUNCTION five TO app});
+  my $message = Sluice::Wire::function_call_message($server->value(q{SELECT 'five()'::regprocedure::oid}));
+  my $answer = answer_after($message, 'SELECT 1');
+  is($answer->{error}, undef, 'the call succeeds while it is granted');
+  like($answer->{types}, qr/V/, 'and returns a value');
+  $answer = answer_after($message, 'REVOKE ALL ON FUNCTION five FROM app');
+  is($answer->{error} ? $answer->{error}{code} : 'no error', '42501', 'permission denied');
+  unlike($answer->{types}, qr/V/, 'and no value came');
+  $server->ledger_is_zero('the ledger is zero', open => 1);
+};
+
 $server->server_log_is_clean('nothing crashed');
 done_testing();
