@@ -5,6 +5,12 @@
 namespace sluice::wire {
 namespace {
 
+// What substr() does, without its exception: a place behind the end has nothing.
+std::string_view part(std::string_view text, std::size_t from, std::size_t count = std::string_view::npos) noexcept {
+  text.remove_prefix(std::min(from, text.size()));
+  return {text.data(), std::min(count, text.size())};
+}
+
 constexpr char kBase64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 int base64_value(char c) noexcept {
@@ -19,7 +25,7 @@ int base64_value(char c) noexcept {
 bool take_attribute(std::string_view& message, char name, std::string_view& value) noexcept {
   if (message.size() < 2 || message[0] != name || message[1] != '=') return false;
   std::size_t comma = std::min(message.find(','), message.size());
-  value = message.substr(2, comma - 2);
+  value = part(message, 2, comma - 2);
   message.remove_prefix(std::min(comma + 1, message.size()));
   return value.find('\0') == std::string_view::npos;
 }
@@ -62,7 +68,7 @@ bool read_client_first(std::string_view message, ClientFirst& first) noexcept {
   first.channel_binding = static_cast<ChannelBinding>(message[0]);
   if (message[0] == 'p') {
     if (!take_attribute(rest, 'p', first.binding_type) || first.binding_type.empty()) return false;
-  } else if ((message[0] == 'n' || message[0] == 'y') && message.substr(1, 1) == ",") {
+  } else if ((message[0] == 'n' || message[0] == 'y') && part(message, 1, 1) == ",") {
     rest.remove_prefix(2);
   } else {
     return false;
@@ -71,7 +77,7 @@ bool read_client_first(std::string_view message, ClientFirst& first) noexcept {
   // in.
   if (rest.empty() || rest[0] != ',') return false;
   rest.remove_prefix(1);
-  first.gs2_header = message.substr(0, message.size() - rest.size());
+  first.gs2_header = part(message, 0, message.size() - rest.size());
   first.bare = rest;
   std::string_view user;
   return take_attribute(rest, 'n', user) && take_attribute(rest, 'r', first.nonce) && is_nonce(first.nonce);
@@ -95,8 +101,8 @@ bool read_client_final(std::string_view message, ClientFinal& final_message) noe
   // Optional extensions may stand in front of the proof, which is the last attribute.
   std::size_t at = message.rfind(",p=");
   if (at == std::string_view::npos || at + 1 < message.size() - rest.size()) return false;
-  final_message.without_proof = message.substr(0, at);
-  final_message.proof = message.substr(at + 3);
+  final_message.without_proof = part(message, 0, at);
+  final_message.proof = part(message, at + 3);
   std::uint8_t key[kScramKeyBytes];
   return is_nonce(final_message.nonce) && read_key(final_message.proof, key);
 }
@@ -179,13 +185,13 @@ bool read_scram_verifier(std::string_view text, ScramVerifier& verifier) noexcep
   std::size_t colon = text.find(':');
   std::size_t dollar = text.find('$');
   if (colon == std::string_view::npos || dollar == std::string_view::npos || dollar < colon) return false;
-  std::string_view keys = text.substr(dollar + 1);
+  std::string_view keys = part(text, dollar + 1);
   std::size_t between = keys.find(':');
   if (between == std::string_view::npos) return false;
-  verifier.salt = text.substr(colon + 1, dollar - colon - 1);
-  return read_iterations(text.substr(0, colon), verifier.iterations) && is_salt(verifier.salt) &&
-         read_key(keys.substr(0, between), verifier.stored_key) &&
-         read_key(keys.substr(between + 1), verifier.server_key);
+  verifier.salt = part(text, colon + 1, dollar - colon - 1);
+  return read_iterations(part(text, 0, colon), verifier.iterations) && is_salt(verifier.salt) &&
+         read_key(part(keys, 0, between), verifier.stored_key) &&
+         read_key(part(keys, between + 1), verifier.server_key);
 }
 
 }  // namespace sluice::wire
