@@ -41,7 +41,8 @@ until (load_is_over($load)) {
   $over++ if $now->[2] eq 't';
   $too_much++ if $now->[3] eq 't';
   $looks++;
-  load_may_end($load) if $server->value('SELECT min(borrows) > 0 AND sum(waited) > 0 AND sum(pushed_out) > 0 FROM sluice.classes') eq 't';
+  load_may_end($load) if $server->value('SELECT min(borrows) > 0 AND sum(waited) > 0 AND sum(pushed_out) > 0 FROM sluice.classes') eq 't'
+    && $server->admitted >= $TRANSACTIONS / 4;
   sleep 0.5;
 }
 my $summary = check_load($load);
