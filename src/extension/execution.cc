@@ -170,7 +170,7 @@ void abandon_ticket() noexcept {
     const ledger::TicketState state = ticket_state();
     if (state == ledger::TicketState::queued || state == ledger::TicketState::execution_granted)
       (void)ledger::end_wait(the_ledger, lock.token(), backend.slot, policy::Status::cancelled, now, wakes);
-    (void)ledger::release_locked(the_ledger, lock.token(), backend.slot, now, wakes);
+    (void)ledger::release_locked(the_ledger, lock.token(), backend.slot, now, wakes, false);
   }
   backend.holds_permit = false;
   wake(wakes);

@@ -57,9 +57,10 @@ struct TicketRequest {
 
 // Lock-free. ok: everything is returned and the ticket is REQUEST_RELEASED, also when it had been released before
 // (idempotent, A8). contended: go on with release_locked(). A queued ticket is illegal_transition: end_wait() it.
+// executed = false: its owner gave up before it ran anything. Its receipt then says CANCELLED, and a retry may run.
 [[nodiscard]] Status release(const Ledger& ledger, std::uint32_t ticket, std::int64_t now_us) noexcept;
 [[nodiscard]] Status release_locked(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket,
-                                    std::int64_t now_us, Wakes& wakes) noexcept;
+                                    std::int64_t now_us, Wakes& wakes, bool executed = true) noexcept;
 
 // Grants what the class has free, or may borrow, to its waiters until nothing is left or wakes is full.
 void dispatch(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us,

@@ -312,17 +312,21 @@ void become_ended(const Ledger& ledger, const Exclusive& lock, std::uint32_t tic
   record_event(ledger, lock, {kind, why, entry.tenant, entry.klass, nullptr, false, &entry.id}, now_us);
 }
 
-void become_released(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept {
+void become_released(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us,
+                     bool executed) noexcept {
   Ticket& entry = ledger.tickets[ticket];
+  // Whoever left before it saw its grant has run nothing either.
+  const bool ran = executed && phase_state(load(entry.phase)) != TicketState::execution_granted;
   const std::int64_t held_us = now_us - entry.granted_us;
   add_own(entry.stat_granted, 1);
   add_own(entry.stat_execution_us, held_us > 0 ? static_cast<std::uint64_t>(held_us) : 0);
   note_hold(ledger, lock, row_index(ledger, entry), held_us);
   entry.source = PermitSource::own_class;
-  entry.wait_status = Status::ok;
+  entry.wait_status = ran ? Status::ok : Status::cancelled;
   set_phase(entry, TicketState::request_released);
   forget_id(ledger, lock, ticket);
-  if (entry.queued_us != 0) record_receipt(ledger, lock, entry, TicketState::request_released, now_us);
+  if (entry.queued_us == 0) return;
+  record_receipt(ledger, lock, entry, ran ? TicketState::request_released : TicketState::cancelled, now_us);
 }
 
 void fold(const Ledger& ledger, const Exclusive&, std::uint32_t ticket) noexcept {

@@ -33,6 +33,7 @@ void become_ended(const Ledger& ledger, const Exclusive& lock, std::uint32_t tic
                   const Outcome& why, std::int64_t now_us) noexcept;
 
 // Statistics, receipt and REQUEST_RELEASED for a ticket whose permit has been returned or passed on.
-void become_released(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us) noexcept;
+void become_released(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us,
+                     bool executed) noexcept;
 
 }  // namespace sluice::ledger

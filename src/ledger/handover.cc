@@ -144,7 +144,7 @@ void tick(const Ledger& ledger, const Exclusive& lock, std::int64_t now_us, Wake
 }
 
 Status release_locked(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, std::int64_t now_us,
-                      Wakes& wakes) noexcept {
+                      Wakes& wakes, bool executed) noexcept {
   if (ticket >= ticket_count(ledger)) return fault_locked(ledger, lock, Status::not_found, ticket, now_us);
   Ticket& entry = ledger.tickets[ticket];
   const std::uint32_t phase = load(entry.phase);
@@ -171,7 +171,7 @@ Status release_locked(const Ledger& ledger, const Exclusive& lock, std::uint32_t
     }
     return_permit(ledger, lock, ticket, now_us, wakes);
   }
-  become_released(ledger, lock, ticket, now_us);
+  become_released(ledger, lock, ticket, now_us, executed);
   dispatch(ledger, lock, entry.klass, now_us, wakes);
   return Status::ok;
 }
@@ -208,7 +208,7 @@ Status hand_over(const Ledger& ledger, const Exclusive& lock, std::uint32_t from
   }
   Wakes named = {};
   become_granted(ledger, lock, to, PermitSource::own_class, now_us, named);
-  become_released(ledger, lock, from, now_us);
+  become_released(ledger, lock, from, now_us, true);
   ledger.classes[taker.klass].handed_over++;
   account(ledger, lock, to_row, now_us);
   return was_parked ? Status::ok : return_slot(ledger, lock, from_row, now_us);

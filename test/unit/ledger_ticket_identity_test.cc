@@ -113,6 +113,28 @@ TEST_F(LedgerTicketIdentity, ARequestRefusedForAFullQueueKeepsItsAge) {
   EXPECT_EQ(recognize(t.ledger, t.lock, 3, named(4)).queued_us, first_us);
 }
 
+// A cancel that meets the grant, or an error between the wait and the first step: nothing ran, so the retry is no
+// duplicate.
+TEST_F(LedgerTicketIdentity, WhoGivesUpAfterTheGrantBeforeItRanMayTryAgain) {
+  for (const bool saw_the_grant : {false, true}) {
+    const std::uint32_t number = saw_the_grant ? 21 : 22;
+    EXPECT_EQ(begin(0, 1000 + number).status, Status::ok);
+    EXPECT_EQ(begin(1, number).status, Status::queued);
+    const std::int64_t queued_us = t.ledger.tickets[1].queued_us;
+    EXPECT_EQ(t.finish(0), Status::ok);
+    if (saw_the_grant) EXPECT_EQ(poll_wait(t.ledger, t.lock, 1, t.now_us).status, Status::ok);
+    Wakes wakes = {};
+    EXPECT_EQ(release_locked(t.ledger, t.lock, 1, t.now_us, wakes, !saw_the_grant), Status::ok);
+    EXPECT_EQ(original_of(t.ledger, t.lock, 1, named(number)).state, TicketState::cancelled);
+    t.now_us += 1000;
+    EXPECT_EQ(begin(1, number).status, Status::ok);
+    EXPECT_EQ(t.ledger.tickets[1].queued_us, queued_us) << "it keeps its age";
+    EXPECT_EQ(t.finish(1), Status::ok);
+    EXPECT_EQ(begin(1, number).status, Status::duplicate_ticket) << "and runs once";
+  }
+  EXPECT_EQ(t.audit_report(), "");
+}
+
 TEST_F(LedgerTicketIdentity, TheSameIdOfAnotherRoleIsSomebodyElses) {
   EXPECT_EQ(begin(0, 1).status, Status::ok);
   EXPECT_EQ(begin(1, 1, kStranger).status, Status::queued);
