@@ -119,6 +119,25 @@ subtest 'a retry keeps its age: by our receipts, whatever turned it away' => sub
   $server->ledger_is_zero('the ledger is zero');
 };
 
+subtest 'a cancel that meets the grant leaves a request that has not run' => sub {
+  one_permit();
+  my ($holder, $session) = map { $server->connect('app') } 1 .. 2;
+  hold($holder);
+  my $ticket = fresh();
+  $session->run("SET pg_sluice.ticket = '$ticket'");
+  $session->send_query('SELECT 1');
+  ok($server->wait_waiters(1), 'it waits');
+  # Stopped, it cannot see its grant before the cancel is there as well.
+  kill 'STOP', $session->pid;
+  $holder->run('COMMIT');
+  kill 'INT', $session->pid;
+  kill 'CONT', $session->pid;
+  is($session->finish->{error}{code}, '57014', 'it is cancelled');
+  is($session->code('SELECT 1'), '', 'and may be sent again');
+  is($session->code('SELECT 1'), '42710', 'until it has run');
+  $server->ledger_is_zero('the ledger is zero');
+};
+
 subtest 'DETAIL of a retry counts this attempt, not its age' => sub {
   one_permit(queueDeadlineMs => 300);
   my $holder = hold($server->connect('app'));
