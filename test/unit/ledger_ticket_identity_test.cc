@@ -122,7 +122,9 @@ TEST_F(LedgerTicketIdentity, WhoGivesUpAfterTheGrantBeforeItRanMayTryAgain) {
     EXPECT_EQ(begin(1, number).status, Status::queued);
     const std::int64_t queued_us = t.ledger.tickets[1].queued_us;
     EXPECT_EQ(t.finish(0), Status::ok);
-    if (saw_the_grant) EXPECT_EQ(poll_wait(t.ledger, t.lock, 1, t.now_us).status, Status::ok);
+    if (saw_the_grant) {
+      EXPECT_EQ(poll_wait(t.ledger, t.lock, 1, t.now_us).status, Status::ok);
+    }
     Wakes wakes = {};
     EXPECT_EQ(release_locked(t.ledger, t.lock, 1, t.now_us, wakes, !saw_the_grant), Status::ok);
     EXPECT_EQ(original_of(t.ledger, t.lock, 1, named(number)).state, TicketState::cancelled);
