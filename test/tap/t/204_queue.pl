@@ -6,12 +6,11 @@ use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use PostgreSQL::Test::Utils ();
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
 my $server = Sluice->start('queue', roles => [qw(app light heavy batch)], conf => { max_connections => 80 });
-
-sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
 
 subtest 'a full queue refuses at once, with the contract in DETAIL' => sub {
   my $generation = $server->apply({ retry => { baseMs => 300 }, classes => { interactive => { permits => 1, maxQueue => 3, queueDeadlineMs => $PATIENT } } });

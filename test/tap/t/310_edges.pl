@@ -6,6 +6,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use PostgreSQL::Test::Utils ();
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
@@ -13,8 +14,6 @@ my $server = Sluice->start('edges', roles => [qw(app standby)], conf => { max_co
 $server->run('ALTER ROLE standby REPLICATION');
 $server->run('CREATE TABLE t (i int); INSERT INTO t SELECT generate_series(1, 1000); GRANT ALL ON t TO app, standby; GRANT CREATE ON SCHEMA public TO app');
 $server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => $PATIENT } } });
-
-sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
 
 subtest 'an aborted transaction block holds no permit, a rolled back savepoint does' => sub {
   my ($session, $other) = map { $server->connect('app') } 1 .. 2;

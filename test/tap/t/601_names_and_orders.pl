@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
@@ -33,20 +34,6 @@ sub random_pair {
 }
 
 sub create_role { my ($name) = @_; $server->run('CREATE ROLE "' . ($name =~ s/"/""/gr) . '" LOGIN'); return; }
-
-sub queue_up { my ($wire) = @_; $wire->run('BEGIN'); $wire->send_query('SELECT 1'); return $wire; }
-
-sub end { my ($wire) = @_; $wire->run('COMMIT'); return; }
-
-# The one of the waiting sessions that was granted.
-sub granted {
-  my (@waiting) = @_;
-  my $found;
-  wait_until(sub { ($found) = grep { $_->readable } @waiting; defined $found }, 'somebody is granted') or return undef;
-  my $error = $found->finish->{error};
-  diag(Sluice::Wire::describe($error)) if $error;
-  return $found;
-}
 
 # What one wait may last, in the flood's service: scheduler.md's first bound between two rows of weight 1 in a class of one permit,
 # sum of H + L + max(H, L), with the longest hold H of each as this machine makes it.

@@ -5,14 +5,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time);
 
 my ($PERMITS, $LOOPS) = (10, 100);
 my $server = Sluice->start('barging', roles => ['app'], conf => { max_connections => 130 });
 my $AGAIN = join '', map { Sluice::Wire::query_message($_) } 'COMMIT', 'BEGIN', 'SELECT 1';
-
-sub queue_up { my ($wire) = @_; $wire->run('BEGIN'); $wire->send_query('SELECT 1'); return $wire; }
 
 subtest 'case B11: the oldest waiter gets each released permit' => sub {
   $server->apply({ classes => { interactive => { permits => $PERMITS, queueDeadlineMs => 600000 } } });

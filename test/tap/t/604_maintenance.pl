@@ -5,34 +5,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
 my $server = Sluice->start('maintenance', roles => [qw(app janitor)], conf => { max_connections => 50 });
 my @to_maintenance = (assign => [ { role => 'janitor', class => 'maintenance' } ], defaultClass => 'interactive');
 my $AGAIN = join '', map { Sluice::Wire::query_message($_) } 'COMMIT', 'BEGIN', 'SELECT 1';
-
-sub queue_up { my ($wire) = @_; $wire->run('BEGIN'); $wire->send_query('SELECT 1'); return $wire; }
-
-sub end { my ($wire) = @_; $wire->run('COMMIT'); return; }
-
-sub granted {
-  my (@waiting) = @_;
-  my $found;
-  wait_until(sub { ($found) = grep { $_->readable } @waiting; defined $found }, 'somebody is granted') or return undef;
-  $found->finish;
-  return $found;
-}
-
-sub drain {
-  my (@wires) = @_;
-  while (@wires) {
-    my $next = granted(@wires) // last;
-    end($next);
-    @wires = grep { $_ != $next } @wires;
-  }
-  return;
-}
 
 subtest 'case B12: the guarantee of a small class holds while users queue' => sub {
   $server->apply({ classes => { interactive => { permits => 3, queueDeadlineMs => 600000 }, maintenance => { permits => 1 } }, @to_maintenance });

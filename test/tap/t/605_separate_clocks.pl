@@ -5,12 +5,11 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
 my $server = Sluice->start('clocks', roles => ['app'], conf => { max_connections => 40 });
-
-sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
 
 # Queues a first statement, leaves it there for so many seconds, then lets it run.
 sub queued_for {

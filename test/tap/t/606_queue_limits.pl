@@ -5,13 +5,12 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
 my $server = Sluice->start('limits', roles => [qw(app batch)], conf => { max_connections => 60 });
 my @to_batch = (assign => [ { role => 'batch', class => 'batch' } ]);
-
-sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
 
 subtest 'case B16: ten arrive at a queue of three, and seven are refused at once' => sub {
   $server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 200 }, batch => { permits => 1, maxQueue => 3, queueDeadlineMs => 60000 } }, @to_batch });

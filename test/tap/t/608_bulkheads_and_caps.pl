@@ -5,6 +5,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
@@ -12,8 +13,6 @@ my $server = Sluice->start('caps', roles => [qw(app batch hog)], conf => { max_c
 $server->run('CREATE DATABASE other');
 my @to_batch = (assign => [ { role => 'batch', class => 'batch' } ]);
 my %classes = (interactive => { permits => 1, queueDeadlineMs => 60000 }, batch => { permits => 1, queueDeadlineMs => 60000 });
-
-sub queue_up { my ($wire) = @_; $wire->run('BEGIN'); $wire->send_query('SELECT 1'); return $wire; }
 
 subtest 'bulkheads: on is two classes, off is one with the permits of both' => sub {
   $server->apply({ classes => \%classes, @to_batch });

@@ -4,6 +4,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
@@ -11,8 +12,6 @@ my $server = Sluice->start('ticket', roles => [qw(app other)], conf => { max_con
 my $next = 0;
 
 sub fresh { return sprintf '%08x-0000-4000-8000-%012x', ++$next, $$; }
-sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
-
 # One request: a transaction that names itself. The error, or undef.
 sub request {
   my ($wire, $ticket, $sql) = @_;

@@ -6,12 +6,11 @@ use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use PostgreSQL::Test::Utils ();
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time);
 
 my $server = Sluice->start('deadlines', roles => [qw(app batch)], conf => { max_connections => 40 });
-
-sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
 
 # A wait that ends at its deadline: milliseconds it took, and DETAIL.
 sub wait_in_vain {

@@ -4,12 +4,11 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 
 my $server = Sluice->start('refusals', roles => [qw(app heavy light few)], conf => { max_connections => 40 });
 my $base = 300;
-
-sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
 
 # Everything that design and docs promise of a refusal that passes by itself.
 sub is_refusal {
