@@ -152,10 +152,15 @@ void advance(const Ledger& ledger, const Ticket& entry, bool may_queue, Progress
   if (progress.has_slot) progress.place = reserve_permit(ledger.classes[entry.klass], may_queue, progress.free);
 }
 
+// 0 stands for none, so a clock that starts at 0 is taken for a microsecond later.
+void begin_age(Ticket& entry, std::int64_t now_us) noexcept {
+  if (entry.queued_us == 0) store_relaxed(entry.queued_us, now_us == 0 ? std::int64_t{1} : now_us);
+}
+
 void start_waiting(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool parked,
                    std::int64_t now_us) noexcept {
   Ticket& entry = ledger.tickets[ticket];
-  if (entry.queued_us == 0) store_relaxed(entry.queued_us, now_us == 0 ? std::int64_t{1} : now_us);
+  begin_age(entry, now_us);
   set_phase(entry, TicketState::queued);
   enqueue(ledger, lock, ticket, parked, now_us);
 }
@@ -179,7 +184,7 @@ void start_at_once(const Ledger& ledger, const Exclusive& lock, std::uint32_t ti
   set_phase(entry, TicketState::none);
   if (has_slot) (void)return_slot(ledger, lock, row_index(ledger, entry), now_us);
   // The age of a refused ticket counts when it comes again.
-  if (entry.queued_us == 0) store_relaxed(entry.queued_us, now_us == 0 ? std::int64_t{1} : now_us);
+  begin_age(entry, now_us);
   become_ended(ledger, lock, ticket,
                why.status == Status::deadline_unreachable ? TicketState::queue_expired : TicketState::cancelled, why,
                now_us);
@@ -196,13 +201,15 @@ void remove_wake(Wakes& wakes, std::uint32_t ticket) noexcept {
 [[nodiscard]] Outcome admit(const Ledger& ledger, const Exclusive& lock, std::uint32_t ticket, bool held,
                             const TicketRequest& request, Wakes& wakes) noexcept {
   const Ticket& entry = ledger.tickets[ticket];
-  Outcome waiting = may_wait(ledger, lock, request, held);
   Progress progress = {held, Place::refused, false, 0};
-  advance(ledger, entry, waiting.status == Status::ok, progress);
-  if (progress.place == Place::refused && waiting.status == Status::queue_full &&
-      push_out(ledger, lock, ticket, request.now_us, wakes)) {
+  advance(ledger, entry, false, progress);
+  Outcome waiting = policy::outcome(Status::ok);
+  if (progress.place == Place::refused) {
     waiting = may_wait(ledger, lock, request, progress.has_slot);
-    advance(ledger, entry, waiting.status == Status::ok, progress);
+    if (waiting.status == Status::queue_full && push_out(ledger, lock, ticket, request.now_us, wakes)) {
+      waiting = may_wait(ledger, lock, request, progress.has_slot);
+    }
+    if (waiting.status == Status::ok) advance(ledger, entry, true, progress);
   }
   Outcome outcome = policy::outcome(Status::ok);
   if (progress.place == Place::granted) {

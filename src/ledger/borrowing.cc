@@ -2,6 +2,7 @@
 
 #include "ledger/atomics.h"
 #include "ledger/policy_change.h"
+#include "ledger/ticket_list.h"
 
 namespace sluice::ledger {
 
@@ -33,12 +34,9 @@ constexpr std::int64_t kPeakScale = 256;
 }
 
 void unlink_borrowed(const Ledger& ledger, ClassState& state, std::uint32_t ticket) noexcept {
-  Ticket& entry = ledger.tickets[ticket];
-  (entry.previous == kNil ? state.borrowed_head : ledger.tickets[entry.previous].next) = entry.next;
-  (entry.next == kNil ? state.borrowed_tail : ledger.tickets[entry.next].previous) = entry.previous;
-  entry.next = entry.previous = kNil;
-  entry.source = PermitSource::own_class;
-  entry.lender = kNil;
+  unlink_from(ledger, state.borrowed_head, state.borrowed_tail, ticket);
+  ledger.tickets[ticket].source = PermitSource::own_class;
+  ledger.tickets[ticket].lender = kNil;
 }
 
 // Who gets a permit back first: a lender that queues, then the ticket's own, then any.
@@ -140,10 +138,7 @@ void mark_borrowed(const Ledger& ledger, const Exclusive&, std::uint32_t ticket,
   ClassState& state = ledger.classes[entry.klass];
   entry.source = PermitSource::borrowed;
   entry.lender = lender;
-  entry.next = kNil;
-  entry.previous = state.borrowed_tail;
-  (state.borrowed_tail == kNil ? state.borrowed_head : ledger.tickets[state.borrowed_tail].next) = ticket;
-  state.borrowed_tail = ticket;
+  link_before(ledger, state.borrowed_head, state.borrowed_tail, ticket, kNil);
 }
 
 void note_demand(const Ledger& ledger, const Exclusive&, std::uint32_t klass, std::int64_t now_us) noexcept {

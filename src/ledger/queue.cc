@@ -2,6 +2,7 @@
 
 #include "ledger/atomics.h"
 #include "ledger/scheduler.h"
+#include "ledger/ticket_list.h"
 
 namespace sluice::ledger {
 
@@ -9,22 +10,6 @@ namespace {
 
 // How many blockers a new one looks past for its place; beyond that it goes in front of them.
 constexpr std::uint32_t kMaxBlockersPassed = 32;
-
-void link_before(const Ledger& ledger, std::uint32_t& head, std::uint32_t& tail, std::uint32_t ticket,
-                 std::uint32_t successor) noexcept {
-  Ticket& entry = ledger.tickets[ticket];
-  entry.next = successor;
-  entry.previous = successor == kNil ? tail : ledger.tickets[successor].previous;
-  (entry.previous == kNil ? head : ledger.tickets[entry.previous].next) = ticket;
-  (successor == kNil ? tail : ledger.tickets[successor].previous) = ticket;
-}
-
-void unlink_from(const Ledger& ledger, std::uint32_t& head, std::uint32_t& tail, std::uint32_t ticket) noexcept {
-  Ticket& entry = ledger.tickets[ticket];
-  (entry.previous == kNil ? head : ledger.tickets[entry.previous].next) = entry.next;
-  (entry.next == kNil ? tail : ledger.tickets[entry.next].previous) = entry.previous;
-  entry.next = entry.previous = kNil;
-}
 
 void link_eligible(const Ledger& ledger, Row& row, std::uint32_t ticket, std::uint32_t successor) noexcept {
   link_before(ledger, row.eligible_head, row.eligible_tail, ticket, successor);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace sluice::sim {
 
@@ -59,14 +60,6 @@ TenantPlan random_tenant(Dice& dice) {
   return tenant;
 }
 
-TenantPlan backlogged(std::uint32_t weight, std::uint32_t clients, Hold hold) {
-  TenantPlan tenant;
-  tenant.weight = weight;
-  tenant.clients = clients;
-  tenant.hold = hold;
-  return tenant;
-}
-
 void add_to(Sweep& sum, const Plan& plan, const Traffic& traffic) {
   sum.plans++;
   sum.events += traffic.events();
@@ -85,6 +78,24 @@ void add_to(Sweep& sum, const Plan& plan, const Traffic& traffic) {
 }
 
 }  // namespace
+
+TenantPlan backlogged(std::uint32_t weight, std::uint32_t clients, Hold hold) {
+  TenantPlan tenant;
+  tenant.weight = weight;
+  tenant.clients = clients;
+  tenant.hold = hold;
+  return tenant;
+}
+
+Plan one_class(std::uint32_t permits, std::uint32_t aging_ms, std::vector<TenantPlan> tenants) {
+  Plan plan;
+  ClassPlan klass;
+  klass.permits = permits;
+  klass.aging_ms = aging_ms;
+  plan.classes.push_back(klass);
+  plan.tenants = std::move(tenants);
+  return plan;
+}
 
 Plan random_plan(std::uint64_t seed, bool lending) {
   Dice dice(seed * 2654435761U + 17);

@@ -3,10 +3,17 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "sim/traffic.h"
 
 namespace sluice::sim {
+
+// A tenant whose clients always wait or hold.
+[[nodiscard]] TenantPlan backlogged(std::uint32_t weight, std::uint32_t clients, Hold hold);
+
+// These tenants on one class, nothing else.
+[[nodiscard]] Plan one_class(std::uint32_t permits, std::uint32_t aging_ms, std::vector<TenantPlan> tenants);
 
 // Random rows, weights, limits, holds, arrivals, cancellations, deadlines and retries on one class; with lending also a
 // second and a third class that borrow from each other.

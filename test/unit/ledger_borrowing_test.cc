@@ -26,18 +26,6 @@ class LedgerBorrowing : public ::testing::Test {
     jobs = t.tenant("jobs");
   }
 
-  void pass(std::int64_t us) {
-    for (const std::int64_t end_us = t.now_us + us; t.now_us < end_us;) {
-      t.now_us += std::min<std::int64_t>(100'000, end_us - t.now_us);
-      Wakes wakes;
-      do {
-        wakes = {};
-        tick(t.ledger, t.lock, t.now_us, wakes);
-        t.woken.insert(t.woken.end(), wakes.tickets, wakes.tickets + wakes.count);
-      } while (wakes.more);
-    }
-  }
-
   std::uint32_t holding(std::uint32_t klass) const {
     std::uint32_t count = 0;
     for (std::uint32_t i = 0; i < 64; i++) {
@@ -60,7 +48,7 @@ class LedgerBorrowing : public ::testing::Test {
 TEST_F(LedgerBorrowing, IdlePermitsAreLentUpToTheMaximum) {
   start(10, 2, 4, policy::BorrowExpiry::mark);
   for (std::uint32_t i = 0; i < 20; i++) (void)t.begin(i, jobs, kBatch);
-  pass(100'000);
+  t.pass(100'000);
   EXPECT_EQ(holding(kBatch), 6U);
   EXPECT_EQ(t.ledger.classes[kBatch].borrowed, 4U);
   EXPECT_EQ(t.ledger.classes[kOnline].lent, 4U);
@@ -73,10 +61,10 @@ TEST_F(LedgerBorrowing, WhatTheLenderUsedLatelyStaysItsOwn) {
   for (std::uint32_t i = 0; i < 8; i++) ASSERT_EQ(t.begin(40 + i, web, kOnline).status, Status::ok);
   for (std::uint32_t i = 0; i < 8; i++) ASSERT_EQ(t.finish(40 + i), Status::ok);
   for (std::uint32_t i = 0; i < 20; i++) (void)t.begin(i, jobs, kBatch);
-  pass(100'000);
+  t.pass(100'000);
   // Eight were in use a moment ago: two are idle by that account, and more only as the memory fades over 5·ttl.
   EXPECT_EQ(t.ledger.classes[kOnline].lent, 2U);
-  pass(30'000'000);
+  t.pass(30'000'000);
   EXPECT_GE(t.ledger.classes[kOnline].lent, 9U);
   EXPECT_EQ(t.audit_report(), "");
 }
@@ -84,7 +72,7 @@ TEST_F(LedgerBorrowing, WhatTheLenderUsedLatelyStaysItsOwn) {
 TEST_F(LedgerBorrowing, AnyReleaseRepaysBeforeItServesTheBorrower) {
   start(4, 2, 4, policy::BorrowExpiry::mark);
   for (std::uint32_t i = 0; i < 20; i++) (void)t.begin(i, jobs, kBatch);
-  pass(100'000);
+  t.pass(100'000);
   ASSERT_EQ(t.ledger.classes[kBatch].borrowed, 4U);
   for (std::uint32_t i = 0; i < 2; i++) ASSERT_EQ(t.begin(40 + i, web, kOnline).status, Status::queued);
   t.woken.clear();
@@ -103,7 +91,7 @@ TEST_F(LedgerBorrowing, NothingIsLentWhileTheLenderQueues) {
   for (std::uint32_t i = 0; i < 5; i++) (void)t.begin(40 + i, web, kOnline);
   ASSERT_EQ(t.klass(kOnline).waiters, 1U);
   for (std::uint32_t i = 0; i < 10; i++) (void)t.begin(i, jobs, kBatch);
-  pass(500'000);
+  t.pass(500'000);
   EXPECT_EQ(t.ledger.classes[kOnline].lent, 0U);
   EXPECT_EQ(holding(kBatch), 2U);
 }
@@ -111,12 +99,12 @@ TEST_F(LedgerBorrowing, NothingIsLentWhileTheLenderQueues) {
 TEST_F(LedgerBorrowing, ABorrowedTicketIsCancelledAfterItsTimeOnlyWhileTheLenderQueues) {
   start(4, 2, 4, policy::BorrowExpiry::cancel);
   for (std::uint32_t i = 0; i < 20; i++) (void)t.begin(i, jobs, kBatch);
-  pass(100'000);
+  t.pass(100'000);
   const std::uint32_t ticket = borrowed_ticket();
   ASSERT_NE(ticket, kNil);
   ASSERT_EQ(t.poll(ticket).status, Status::ok);
   EXPECT_EQ(expire_borrowed(t.ledger, t.lock, ticket, t.now_us), Status::illegal_transition);
-  pass(2'000'000);
+  t.pass(2'000'000);
   EXPECT_EQ(expire_borrowed(t.ledger, t.lock, ticket, t.now_us), Status::illegal_transition);  // nobody wants it
   ASSERT_EQ(t.begin(40, web, kOnline).status, Status::queued);
   EXPECT_EQ(expire_borrowed(t.ledger, t.lock, ticket, t.now_us), Status::ok);
@@ -127,25 +115,25 @@ TEST_F(LedgerBorrowing, ABorrowedTicketIsCancelledAfterItsTimeOnlyWhileTheLender
 TEST_F(LedgerBorrowing, ACommitThatHasBegunIsNeverCancelled) {
   start(4, 2, 4, policy::BorrowExpiry::cancel);
   for (std::uint32_t i = 0; i < 20; i++) (void)t.begin(i, jobs, kBatch);
-  pass(100'000);
+  t.pass(100'000);
   const std::uint32_t ticket = borrowed_ticket();
   ASSERT_NE(ticket, kNil);
   ASSERT_EQ(t.poll(ticket).status, Status::ok);
   ASSERT_EQ(begin_commit(t.ledger, ticket), Status::ok);
   ASSERT_EQ(t.begin(40, web, kOnline).status, Status::queued);
-  pass(2'000'000);
+  t.pass(2'000'000);
   EXPECT_EQ(expire_borrowed(t.ledger, t.lock, ticket, t.now_us), Status::illegal_transition);
 }
 
 TEST_F(LedgerBorrowing, MarkCancelsNobody) {
   start(4, 2, 4, policy::BorrowExpiry::mark);
   for (std::uint32_t i = 0; i < 20; i++) (void)t.begin(i, jobs, kBatch);
-  pass(100'000);
+  t.pass(100'000);
   const std::uint32_t ticket = borrowed_ticket();
   ASSERT_NE(ticket, kNil);
   ASSERT_EQ(t.poll(ticket).status, Status::ok);
   ASSERT_EQ(t.begin(40, web, kOnline).status, Status::queued);
-  pass(5'000'000);
+  t.pass(5'000'000);
   EXPECT_EQ(expire_borrowed(t.ledger, t.lock, ticket, t.now_us), Status::illegal_transition);
 }
 

@@ -8,24 +8,6 @@
 namespace sluice::sim {
 namespace {
 
-Plan of(std::uint32_t permits, std::uint32_t aging_ms, std::vector<TenantPlan> tenants) {
-  Plan plan;
-  ClassPlan klass;
-  klass.permits = permits;
-  klass.aging_ms = aging_ms;
-  plan.classes.push_back(klass);
-  plan.tenants = std::move(tenants);
-  return plan;
-}
-
-TenantPlan waits_always(std::uint32_t weight, std::uint32_t clients, Hold hold) {
-  TenantPlan tenant;
-  tenant.weight = weight;
-  tenant.clients = clients;
-  tenant.hold = hold;
-  return tenant;
-}
-
 TEST(LedgerFairness, RandomTrafficStaysWithinBothInequalities) {
   const Sweep sum = sweep(1, 60, false);
   EXPECT_EQ(sum.failure, "");
@@ -107,17 +89,17 @@ TEST(LedgerFairness, TheSameSeedMakesTheSameDecisions) {
 
 // A light tenant is served whatever it asks for, and the two that compete for the rest notice nothing in their balance.
 TEST(LedgerFairness, ARowBelowItsShareLeavesTheOthersDifferenceAlone) {
-  std::vector<TenantPlan> tenants = {waits_always(1, 20, exponential_hold(50 * kMs)),
-                                     waits_always(3, 20, exponential_hold(50 * kMs))};
-  Plan alone = of(8, 500, tenants);
+  std::vector<TenantPlan> tenants = {backlogged(1, 20, exponential_hold(50 * kMs)),
+                                     backlogged(3, 20, exponential_hold(50 * kMs))};
+  Plan alone = one_class(8, 500, tenants);
   alone.duration_us = 120 * kSecond;
   alone.audit_every = 64;
   Traffic without(alone);
   ASSERT_TRUE(without.run()) << without.failure();
-  TenantPlan light = waits_always(1, 3, exponential_hold(20 * kMs));
+  TenantPlan light = backlogged(1, 3, exponential_hold(20 * kMs));
   light.think_us = 100 * kMs;
   tenants.push_back(light);
-  Plan beside = of(8, 500, tenants);
+  Plan beside = one_class(8, 500, tenants);
   beside.duration_us = 120 * kSecond;
   beside.audit_every = 64;
   Traffic with(beside);
@@ -134,9 +116,9 @@ TEST(LedgerFairness, ARowBelowItsShareLeavesTheOthersDifferenceAlone) {
 
 // The same tenants alone and with a flood of a thousand sleeping transactions beside them.
 TEST(LedgerFairness, AFloodTakesItsShareAndNotMore) {
-  Plan plan = of(20, 500,
-                 {waits_always(1, 1000, fixed_hold(kSecond)), waits_always(1, 30, fixed_hold(10 * kMs)),
-                  waits_always(2, 30, fixed_hold(30 * kMs))});
+  Plan plan = one_class(20, 500,
+                        {backlogged(1, 1000, fixed_hold(kSecond)), backlogged(1, 30, fixed_hold(10 * kMs)),
+                         backlogged(2, 30, fixed_hold(30 * kMs))});
   plan.duration_us = 200 * kSecond;
   plan.audit_every = 128;
   Traffic traffic(plan);

@@ -8,21 +8,8 @@
 namespace sluice::sim {
 namespace {
 
-TenantPlan waits_always(std::uint32_t weight, std::uint32_t clients, Hold hold) {
-  TenantPlan tenant;
-  tenant.weight = weight;
-  tenant.clients = clients;
-  tenant.hold = hold;
-  return tenant;
-}
-
 Plan of(std::uint32_t permits, std::uint32_t aging_ms, std::vector<TenantPlan> tenants) {
-  Plan plan;
-  ClassPlan klass;
-  klass.permits = permits;
-  klass.aging_ms = aging_ms;
-  plan.classes.push_back(klass);
-  plan.tenants = std::move(tenants);
+  Plan plan = one_class(permits, aging_ms, std::move(tenants));
   plan.audit_every = 8;
   plan.duration_us = 1000 * kSecond;
   return plan;
@@ -30,8 +17,8 @@ Plan of(std::uint32_t permits, std::uint32_t aging_ms, std::vector<TenantPlan> t
 
 TEST(LedgerFairness, WeightsDivideService) {
   Traffic traffic(of(4, 500,
-                     {waits_always(1, 8, fixed_hold(20 * kMs)), waits_always(3, 8, fixed_hold(20 * kMs)),
-                      waits_always(6, 8, fixed_hold(20 * kMs))}));
+                     {backlogged(1, 8, fixed_hold(20 * kMs)), backlogged(3, 8, fixed_hold(20 * kMs)),
+                      backlogged(6, 8, fixed_hold(20 * kMs))}));
   ASSERT_TRUE(traffic.run_until(100 * kSecond)) << traffic.failure();
   EXPECT_NEAR(traffic.service_us(1) / traffic.service_us(0), 3, 0.1);
   EXPECT_NEAR(traffic.service_us(2) / traffic.service_us(0), 6, 0.2);
@@ -39,9 +26,9 @@ TEST(LedgerFairness, WeightsDivideService) {
 
 // Transactions that do not end weigh on their row while they run, not only when they are over.
 TEST(LedgerFairness, RunningTransactionsAreCharged) {
-  TenantPlan late = waits_always(1, 8, fixed_hold(60 * kSecond));
+  TenantPlan late = backlogged(1, 8, fixed_hold(60 * kSecond));
   late.start_us = 100 * kMs;
-  Traffic traffic(of(4, 500, {waits_always(1, 12, fixed_hold(10 * kMs)), late}));
+  Traffic traffic(of(4, 500, {backlogged(1, 12, fixed_hold(10 * kMs)), late}));
   for (int second = 1; second < 60; second++) {
     ASSERT_TRUE(traffic.run_until(second * kSecond)) << traffic.failure();
     ASSERT_GE(traffic.held(0), 1U) << "after " << second << " s";
@@ -73,11 +60,11 @@ TEST(LedgerFairness, PermitsThatComeBackTogetherAreDivided) {
 
 // Whoever asked for nothing while others competed has saved nothing up but one look-ahead.
 TEST(LedgerFairness, IdleTimeIsNotSavedUp) {
-  TenantPlan sleeper = waits_always(1, 4, fixed_hold(10 * kMs));
+  TenantPlan sleeper = backlogged(1, 4, fixed_hold(10 * kMs));
   sleeper.on_us = kSecond;
   sleeper.off_us = 60 * kSecond;
   Traffic traffic(
-      of(1, 500, {waits_always(1, 4, fixed_hold(10 * kMs)), waits_always(1, 4, fixed_hold(10 * kMs)), sleeper}));
+      of(1, 500, {backlogged(1, 4, fixed_hold(10 * kMs)), backlogged(1, 4, fixed_hold(10 * kMs)), sleeper}));
   ASSERT_TRUE(traffic.run_until(61 * kSecond)) << traffic.failure();
   const double before = traffic.service_us(2);
   EXPECT_LE(before, 0.5e6);
@@ -89,9 +76,9 @@ TEST(LedgerFairness, IdleTimeIsNotSavedUp) {
 // A row that took every permit for 30 s while it was alone owes much to a newcomer eight times its weight. Without
 // forgiveness it would wait for 240 s.
 TEST(LedgerFairness, DebtIsForgivenAfterAgingSoThatNobodyStarves) {
-  TenantPlan late = waits_always(8, 100, fixed_hold(10 * kMs));
+  TenantPlan late = backlogged(8, 100, fixed_hold(10 * kMs));
   late.start_us = 100 * kMs;
-  Plan plan = of(20, 1000, {waits_always(1, 40, fixed_hold(30 * kSecond)), late});
+  Plan plan = of(20, 1000, {backlogged(1, 40, fixed_hold(30 * kSecond)), late});
   Traffic traffic(plan);
   ASSERT_TRUE(traffic.run_until(30 * kSecond - kMs)) << traffic.failure();
   EXPECT_EQ(traffic.held(0), 20U);
@@ -105,9 +92,9 @@ TEST(LedgerFairness, DebtIsForgivenAfterAgingSoThatNobodyStarves) {
 // Aging counts from the row's last permit, not from its oldest ticket: deadlines shorter than the aging do not begin it
 // anew.
 TEST(LedgerFairness, DebtIsForgivenAlsoToARowWhoseTicketsExpireSooner) {
-  TenantPlan hasty = waits_always(1, 40, fixed_hold(30 * kSecond));
+  TenantPlan hasty = backlogged(1, 40, fixed_hold(30 * kSecond));
   hasty.deadline_us = 400 * kMs;
-  TenantPlan late = waits_always(8, 100, fixed_hold(10 * kMs));
+  TenantPlan late = backlogged(8, 100, fixed_hold(10 * kMs));
   late.start_us = 100 * kMs;
   Plan plan = of(20, 1000, {hasty, late});
   plan.audit_every = 1000;
@@ -120,9 +107,9 @@ TEST(LedgerFairness, DebtIsForgivenAlsoToARowWhoseTicketsExpireSooner) {
 
 // The smaller of the two is at its limit most of the time; what it leaves is the other's, and its return is no flood.
 TEST(LedgerFairness, ARowAtItsLimitDoesNotHoldTheOthersBack) {
-  TenantPlan limited = waits_always(8, 20, fixed_hold(50 * kMs));
+  TenantPlan limited = backlogged(8, 20, fixed_hold(50 * kMs));
   limited.limit = 2;
-  Traffic traffic(of(10, 500, {limited, waits_always(1, 20, fixed_hold(50 * kMs))}));
+  Traffic traffic(of(10, 500, {limited, backlogged(1, 20, fixed_hold(50 * kMs))}));
   ASSERT_TRUE(traffic.run_until(60 * kSecond)) << traffic.failure();
   EXPECT_NEAR(traffic.service_us(0) / (2 * 60 * 1e6), 1, 0.01);
   EXPECT_NEAR(traffic.service_us(1) / (8 * 60 * 1e6), 1, 0.01);
@@ -130,8 +117,8 @@ TEST(LedgerFairness, ARowAtItsLimitDoesNotHoldTheOthersBack) {
 
 // Contention starts anew: what somebody had while nobody waited is not held against him, but for what he still holds.
 TEST(LedgerFairness, HistoryBeforeContentionIsForgotten) {
-  TenantPlan early = waits_always(1, 6, exponential_hold(10 * kMs));
-  TenantPlan late = waits_always(1, 12, exponential_hold(10 * kMs));
+  TenantPlan early = backlogged(1, 6, exponential_hold(10 * kMs));
+  TenantPlan late = backlogged(1, 12, exponential_hold(10 * kMs));
   late.start_us = 100 * kSecond;
   late.on_us = 10 * kSecond;
   late.off_us = 90 * kSecond;
