@@ -70,17 +70,23 @@ bool is_owner(std::uint32_t slot, std::uint32_t& pid) {
          proc_at(static_cast<int>(slot))->pid == static_cast<int>(pid);
 }
 
-void count_terminate(const ledger::Exclusive& lock, std::uint32_t slot, std::int64_t now) {
-  const ledger::Ticket& ticket = the_ledger.tickets[slot];
+// What the transaction has outlived: the ttl of its borrowed permit, or its class's time limit.
+policy::Outcome outlived(const ledger::Ticket& ticket, bool borrowed, std::int64_t now) {
+  const ledger::ClassState& klass = the_ledger.classes[ticket.klass];
   policy::Outcome outcome = policy::outcome(policy::Status::time_limit);
-  const std::uint32_t policy_index = the_ledger.classes[ticket.klass].policy_index;
-  if (policy_index != ledger::kNil) {
-    outcome.rule = {policy::RuleField::class_time_limit, static_cast<std::uint16_t>(policy_index)};
+  if (klass.policy_index != ledger::kNil) {
+    outcome.rule = {borrowed ? policy::RuleField::class_borrow_ttl : policy::RuleField::class_time_limit,
+                    static_cast<std::uint16_t>(klass.policy_index)};
   }
   outcome.used = static_cast<std::uint32_t>((now - ticket.granted_us) / 1000);
-  outcome.limit = static_cast<std::uint32_t>(ticket.time_limit_us / 1000);
+  outcome.limit = static_cast<std::uint32_t>((borrowed ? klass.borrow_ttl_us : ticket.time_limit_us) / 1000);
+  return outcome;
+}
+
+void count_terminate(const ledger::Exclusive& lock, std::uint32_t slot, const policy::Outcome& why, std::int64_t now) {
+  const ledger::Ticket& ticket = the_ledger.tickets[slot];
   ++the_ledger.header->time_limit_terminates;
-  const ledger::EventFacts facts{ledger::EventKind::time_limit_terminate, outcome, ticket.tenant, ticket.klass,
+  const ledger::EventFacts facts{ledger::EventKind::time_limit_terminate, why,  ticket.tenant, ticket.klass,
                                  the_ledger.sessions[slot].database,      false};
   ledger::record_event(the_ledger, lock, facts, now);
 }
@@ -91,14 +97,8 @@ void mark_overdue(const ledger::Exclusive& lock, std::uint32_t slot, Expiry& exp
   if (expiry.marked || !ledger::is_overdue(the_ledger, lock, slot, now)) return;
   const ledger::ClassState& klass = the_ledger.classes[ticket.klass];
   if (klass.cancels_borrowed) return;
-  policy::Outcome outcome = policy::outcome(policy::Status::time_limit);
-  if (klass.policy_index != ledger::kNil) {
-    outcome.rule = {policy::RuleField::class_borrow_ttl, static_cast<std::uint16_t>(klass.policy_index)};
-  }
-  outcome.used = static_cast<std::uint32_t>((now - ticket.granted_us) / 1000);
-  outcome.limit = static_cast<std::uint32_t>(klass.borrow_ttl_us / 1000);
   const ledger::EventFacts facts{ledger::EventKind::borrow_expired,
-                                 outcome,
+                                 outlived(ticket, true, now),
                                  ticket.tenant,
                                  ticket.klass,
                                  the_ledger.sessions[slot].database,
@@ -114,43 +114,34 @@ Signalled send_signal(std::uint32_t slot, int signal_number, Expiry& expiry) {
   ExclusiveLedger lock;
   const std::int64_t now = now_us();
   if (ticket.granted_us != expiry.granted_us || !is_owner(slot, done.pid)) return done;
-  if (ledger::expire(the_ledger, lock.token(), slot, now) != policy::Status::ok) {
-    if (ledger::expire_borrowed(the_ledger, lock.token(), slot, now) != policy::Status::ok) {
-      mark_overdue(lock.token(), slot, expiry, now);
-      return done;
-    }
-    done.borrowed = true;
+  const bool over_limit = ticket.time_limit_us > 0 && now - ticket.granted_us >= ticket.time_limit_us;
+  const policy::Status status = over_limit ? ledger::expire(the_ledger, lock.token(), slot, now)
+                                           : ledger::expire_borrowed(the_ledger, lock.token(), slot, now);
+  if (status != policy::Status::ok) {
+    if (!over_limit) mark_overdue(lock.token(), slot, expiry, now);
+    return done;
   }
+  done.borrowed = !over_limit;
   done.sent = kill(static_cast<pid_t>(done.pid), signal_number) == 0;
   if (!done.sent) return done;
 
   const ledger::ClassState& klass = the_ledger.classes[ticket.klass];
-  if (signal_number == SIGTERM) count_terminate(lock.token(), slot, now);  // the cancel was counted by expire()
-  done.limit_ms = (done.borrowed ? klass.borrow_ttl_us : ticket.time_limit_us) / 1000;
+  const policy::Outcome why = outlived(ticket, done.borrowed, now);
+  if (signal_number == SIGTERM) count_terminate(lock.token(), slot, why, now);  // the cancel was counted with expiry
+  done.limit_ms = why.limit;
   strlcpy(done.class_name, klass.name, sizeof done.class_name);
   return done;
 }
 
 void log_signal(const Signalled& done, bool cancel, std::int64_t now) {
-  static LogThrottle cancel_log;
-  static LogThrottle terminate_log;
+  static LogThrottle throttles[2][2];
   std::uint64_t suppressed = 0;
-  if (done.borrowed) {
-    static LogThrottle borrowed_log;
-    if (!borrowed_log.pass(now, suppressed)) return;
-    ereport(LOG, (errmsg("pg_sluice: cancelled the transaction of process %u, which held a borrowed permit of class "
-                         "\"%s\" longer than %lld ms while its lender queued",
-                         done.pid, done.class_name, static_cast<long long>(done.limit_ms)),
-                  suppressed == 0
-                      ? 0
-                      : errdetail("%llu more since the last such line.", static_cast<unsigned long long>(suppressed))));
-    return;
-  }
-  if (!(cancel ? cancel_log : terminate_log).pass(now, suppressed)) return;
+  if (!throttles[done.borrowed ? 1 : 0][cancel ? 1 : 0].pass(now, suppressed)) return;
   ereport(
       LOG,
-      (errmsg("pg_sluice: %s the transaction of process %u, which held its permit of class \"%s\" longer than %lld ms",
-              cancel ? "cancelled" : "terminated", done.pid, done.class_name, static_cast<long long>(done.limit_ms)),
+      (errmsg("pg_sluice: %s the transaction of process %u, which held %s of class \"%s\" longer than %lld ms%s",
+              cancel ? "cancelled" : "terminated", done.pid, done.borrowed ? "a borrowed permit" : "its permit",
+              done.class_name, static_cast<long long>(done.limit_ms), done.borrowed ? " while its lender queued" : ""),
        suppressed == 0
            ? 0
            : errdetail("%llu more since the last such line.", static_cast<unsigned long long>(suppressed))));

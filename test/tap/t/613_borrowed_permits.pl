@@ -4,13 +4,12 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Sluice;
+use Sluice::Turns;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
 my $server = Sluice->start('borrow', roles => [qw(app batch)], conf => { max_connections => 40 });
 $server->run('CREATE TABLE written (id int); GRANT ALL ON written TO batch');
-
-sub hold { my ($wire) = @_; $wire->run('BEGIN'); $wire->run('SELECT 1'); return $wire; }
 
 # batch has one permit and may borrow one of the two of interactive. The short lease before makes the lender forget its last use.
 sub lend {
@@ -104,6 +103,8 @@ subtest 'onExpiry: cancel ends a session that is idle in its transaction' => sub
   my ($holder, $waiter) = queue_in_lender();
   is($waiter->finish->{error}, undef, 'the lender has its permit back');
   ok(wait_until(sub { ($borrower->code('SELECT 1') // '57P01') ne '' || !$borrower->is_open }, 'the session to end'), 'the idle one is gone');
+  is_deeply($server->rows(q{SELECT DISTINCT rule FROM sluice.events WHERE event = 'time_limit_terminate'}),
+    [ [ 'executionClasses.batch.borrow.ttlMs' ] ], 'and the event names the ttl of its permit, not a time limit');
   $_->run('COMMIT') for $own, $holder, $waiter;
   $server->ledger_is_zero('the ledger is zero');
 };
