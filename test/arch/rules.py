@@ -22,7 +22,8 @@ MAY_INCLUDE = {
     "ledger": {"policy", "ledger"},
     "wire": {"policy", "wire"},
     "extension": {"policy", "ledger", "extension"},
-    "cli": {"policy", "cli"},
+    "proxy": {"policy", "wire", "proxy"},
+    "cli": {"policy", "proxy", "cli"},
 }
 
 # Standard headers that neither allocate nor know a clock. What they might still pull in is caught by the symbol rule.
