@@ -1,5 +1,6 @@
-// Where a session's bytes go. Spans may point into the input that was handed in, and are only valid during the call: the
-// receiver sends them from where they are, joining neighbours, and keeps a copy of what the descriptor did not take.
+// Where a session's bytes go. Spans may point into the input that was handed in, and are only valid during the call:
+// the receiver sends them from where they are, joining neighbours, and keeps a copy of what the descriptor did not
+// take.
 #pragma once
 
 #include "wire/bytes.h"
