@@ -71,10 +71,12 @@ class ReplyQueue {
 
   // The front turned out to be a COPY from the client. The server passes over Flush and Sync until the copy ends, and
   // takes any other message for an error. So the Syncs are taken out that stand before copy_end, and of a Query's copy
-  // the one message that ended it. The number of Syncs taken out.
-  std::size_t enter_copy_in() noexcept;
-  // Whether the copy of the front was ended by what has been sent already.
-  [[nodiscard]] bool copy_is_ended() const noexcept;
+  // the one message that ended it.
+  struct CopyIn {
+    std::size_t syncs;  // taken out
+    bool ended;         // by what has been sent already
+  };
+  CopyIn enter_copy_in() noexcept;
 
   // No ReadyForQuery is owed: the server waits for more of a batch.
   [[nodiscard]] bool awaits_sync() const noexcept { return ready_owed_ == 0; }
