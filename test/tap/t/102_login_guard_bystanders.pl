@@ -40,9 +40,13 @@ is(scalar(grep { $_->receive->{type} eq 'R' } @slow_replication), 3, 'three wals
 my @storm = (
   Sluice::Storm->start(port => $server->port, burst => 60, rate => 15, say => Sluice::Storm::startup_packet('app')),
   Sluice::Storm->start(port => $server->port, burst => 150, rate => 10, say => ''));
-# PostgreSQL 15 itself starts no background worker while the child slots are full, which they are until the guard has cleared
-# the first burst.
-ok(wait_until(sub { $server->status('logins_terminated') > 0 }, 'the guard at work'), 'the guard has something to do');
+# PostgreSQL 15 itself starts no background worker while the child slots are full (a parallel query may then fail with "lost
+# connection to parallel worker"), and they are full of silent sockets until the guard has cleared the first burst.
+my $cleared = qr/ended \d+ connections that had not sent anything yet/;
+ok(wait_until(sub { $server->status('logins_terminated') > 0 && PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ $cleared },
+    'the guard at work'), 'the guard has something to do');
+ok(wait_until(sub { !$reader[0]->query('SELECT count(*) FROM big')->{error} }, 'a parallel query'),
+  'parallel workers start again');
 my $terminated = $server->status('logins_terminated');
 
 # What the rounds have to meet, however fast the machine runs them.
