@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proxy/listener.h"
+#include "proxy/profile.h"
 #include "proxy/stream.h"
 #include "proxy/time.h"
 #include "proxy/tls_context.h"
@@ -89,11 +90,6 @@ struct LimitsConfig {
   std::uint32_t client_buffer_bytes =
       256 * 1024;  // per direction of one client, before the other side is no longer read
 };
-
-enum class Profile : std::uint8_t { strict, compatible };
-enum class PoolMode : std::uint8_t { transaction, session };
-// What cannot be tracked: session advisory locks, LISTEN, temporary tables, cursors WITH HOLD.
-enum class Untracked : std::uint8_t { refuse, discard, session };
 
 // [pool], and over it the entries of [[pools]] for one database, one role, or both.
 struct PoolConfig {

@@ -5,16 +5,12 @@
 
 #include <cstdint>
 
+#include "proxy/profile.h"
 #include "proxy/time.h"
 
 namespace sluice::proxy {
 
 inline constexpr std::uint32_t kNoPoolLimit = 0xFFFFFFFF;
-
-enum class PoolMode : std::uint8_t {
-  transaction,  // a connection is handed on after every transaction
-  session,      // a client keeps its connection until it leaves, so all of them may be pinned
-};
 
 struct PoolOptions {
   PoolMode mode = PoolMode::transaction;

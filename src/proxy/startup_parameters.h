@@ -14,12 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "proxy/profile.h"
 #include "wire/bytes.h"
 #include "wire/startup.h"
 
 namespace sluice::proxy {
-
-enum class Profile : std::uint8_t { compatible, strict };
 
 struct Setting {
   std::string name;  // as the client wrote it; PostgreSQL compares names without case
