@@ -38,14 +38,15 @@ enum class LoginStep : std::uint8_t {
   verify_password,  // call password_accepted() or refuse(); password() is valid until then
   pool_snapshot,    // call snapshot() or refuse()
   accepted,         // send; the session begins with ReadyForQuery sent
-  cancel_request,   // act on cancel_target(), valid until the input changes; answer nothing, close
+  cancel_request,   // act on cancel_target(); answer nothing, close
   close,            // send what was put out, close
 };
 
-// Where a login is or where it ended, for logs, and its kind for client_rejects_total and auth_failures_total.
+// Where a login is, for logs. One that failed stays where it failed.
 enum class LoginPhase : std::uint8_t { start, tls_handshake, startup, verifier, proof, password, snapshot, done };
 [[nodiscard]] std::string_view phase_name(LoginPhase phase) noexcept;
 
+// How it ended, for client_rejects_total and auth_failures_total.
 enum class LoginOutcome : std::uint8_t {
   running,
   accepted,
@@ -122,22 +123,29 @@ class ClientLogin {
   [[nodiscard]] LoginStep sasl_first(wire::Bytes payload, Output& out);
   [[nodiscard]] LoginStep sasl_final(wire::Bytes payload, Output& out);
   [[nodiscard]] LoginStep take_password(wire::Bytes payload, Output& out);
+  [[nodiscard]] LoginStep answer(wire::Bytes payload, Output& out);
   [[nodiscard]] LoginStep scram_failed(ScramResult result, Output& out);
+  [[nodiscard]] LoginStep violation(std::string message, Output& out);
   [[nodiscard]] LoginStep proved(Output& out);
   [[nodiscard]] LoginStep fail(LoginOutcome outcome, std::string reason, std::string_view sqlstate,
                                std::string_view message, std::string_view hint, Output& out);
   [[nodiscard]] LoginStep end(LoginOutcome outcome, std::string reason);
+  [[nodiscard]] bool is_over() const noexcept {
+    return step_ == LoginStep::accepted || step_ == LoginStep::cancel_request || step_ == LoginStep::close;
+  }
+  LoginStep wanted(LoginStep step) noexcept { return step_ = step; }
   void put_error(const wire::ErrorText& error, Output& out);
 
   ClientLoginOptions options_;
   LoginPhase phase_ = LoginPhase::start;
+  LoginStep step_ = LoginStep::need_more;
   LoginOutcome outcome_ = LoginOutcome::running;
   bool asked_tls_ = false;
   bool asked_gssenc_ = false;
   bool direct_tls_ = false;
   bool in_tls_ = false;
   bool plus_ = false;
-  bool old_protocol_ = false;  // 2.0: errors have another form
+  bool old_protocol_ = false;  // older than 3.0: errors have another form
   std::uint32_t version_ = wire::kProtocol30;
   TlsFacts tls_;
   StartupParameters parameters_;
@@ -148,6 +156,7 @@ class ClientLogin {
   Secret password_;
   ClientKeys keys_;
   wire::CancelTarget cancel_ = {};
+  std::vector<std::uint8_t> cancel_key_;
   std::string reason_;
   wire::HeaderWalker walker_;
   std::vector<std::uint8_t> storage_;

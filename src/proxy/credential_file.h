@@ -13,6 +13,8 @@
 namespace sluice::proxy {
 
 inline constexpr std::size_t kMaxFileCredentials = 100'000;
+// Each one is hashed while the file is read, about 2 ms.
+inline constexpr std::size_t kMaxFilePasswords = 1'000;
 
 struct FileCredential {
   std::string user;

@@ -18,6 +18,7 @@
 
 #include "proxy/credential_file.h"
 #include "proxy/login_options.h"
+#include "proxy/scram_client.h"
 #include "proxy/scram_keys.h"
 #include "proxy/time.h"
 
@@ -45,18 +46,13 @@ struct LookupResult {
   Time valid_for = kNever;
 };
 
-// How a server connection of a role may be logged in. Pointers are valid until the credentials change.
-struct ServerSecret {
-  const ClientKeys* keys = nullptr;  // proved by a client
-  const Secret* password = nullptr;  // from the file
-};
-
 class Credentials {
  public:
   // Throws std::runtime_error where there is no randomness: the proxy must not start then.
   explicit Credentials(const CredentialOptions& options);
 
-  // Entries that count before every lookup, for as long as they are there: replaces those of an earlier file.
+  // Entries that count before every lookup, for as long as they are there: replaces those of an earlier file, whose
+  // keys stay only where the verifier does.
   void set_file(std::vector<FileCredential> entries);
 
   [[nodiscard]] FoundVerifier find(std::string_view user, Time now);
@@ -66,14 +62,18 @@ class Credentials {
 
   // A client proved to have the key of `keys.verifier`. Kept only where that is still the role's verifier, so a login
   // that began with the old password never overwrites the new one's key.
-  void proved(std::string_view user, const ClientKeys& keys, Time now);
+  void proved(std::string_view user, const ClientKeys& keys);
   // A client failed against this verifier: perhaps the password is newer than what is known here. The next find() reads
   // again, at most once in reread_interval.
   void proof_failed(std::string_view user, Time now);
   // The server refused the role's key (28P01), or showed another salt than the key was made with. The key goes at once.
   void server_refused(std::string_view user, const Verifier& verifier, Time now);
 
-  [[nodiscard]] ServerSecret server_secret(std::string_view user, Time now) const;
+  // We logged in to the server with the password of the file; what it was turned into saves doing that again.
+  void logged_in(std::string_view user, const ClientKeys& keys);
+
+  // What a server connection of the role is to be logged in with; empty: nothing is known that could.
+  [[nodiscard]] ScramSecret server_secret(std::string_view user) const;
 
   // How many roles, and names without one, are remembered, and how many lookups run.
   [[nodiscard]] std::size_t remembered() const noexcept { return roles_.size(); }
@@ -94,6 +94,12 @@ class Credentials {
   };
   using Roles = std::list<Role>;  // the one that was read longest ago is in front
 
+  struct FileRole {
+    FileCredential credential;
+    bool has_key = false;
+    ClientKeys keys;  // proved by a client, or made from the password for the server's own verifier
+  };
+
   [[nodiscard]] FoundVerifier mock(std::string_view user) const;
   [[nodiscard]] bool counts(const Role& role, Time now) const noexcept;
   void want_reread(Role& role, Time now) noexcept;
@@ -105,7 +111,7 @@ class Credentials {
   Roles unknown_;
   std::unordered_map<std::string, Roles::iterator> index_;  // both lists
   std::unordered_set<std::string> running_;
-  std::unordered_map<std::string, FileCredential> file_;
+  std::unordered_map<std::string, FileRole> file_;
 };
 
 }  // namespace sluice::proxy

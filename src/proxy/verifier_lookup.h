@@ -30,6 +30,10 @@ class VerifierLookup {
   // valid (timestamptz, NULL: for ever). No row: no such role may log in.
   VerifierLookup(std::string_view query, std::string_view user);
 
+  ~VerifierLookup();
+  VerifierLookup(const VerifierLookup&) = delete;
+  VerifierLookup& operator=(const VerifierLookup&) = delete;
+
   void start(Output& out);
   // Takes from the front of `input` what belongs to the answer.
   [[nodiscard]] LookupStep receive(wire::Bytes& input);
@@ -41,7 +45,6 @@ class VerifierLookup {
  private:
   [[nodiscard]] LookupStep message(std::uint8_t type, wire::Bytes payload);
   [[nodiscard]] bool row(wire::Bytes payload);
-  [[nodiscard]] LookupStep fail(std::string_view sqlstate, std::string_view message);
   [[nodiscard]] LookupStep broken(std::string_view message);
 
   std::string query_;
