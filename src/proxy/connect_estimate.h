@@ -74,6 +74,12 @@ class ConnectAverage {
 
 // What was learnt, of one pool or of all pools.
 struct ConnectHistory {
+  static constexpr Time kAssumedHold = 2 * kMillisecond;
+  static constexpr int kAssumedHolds = 8;
+
+  // What all pools' history begins with.
+  [[nodiscard]] static ConnectHistory assumed() noexcept;
+
   HoldHistogram holds;
   ConnectAverage connects;
 };

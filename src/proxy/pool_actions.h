@@ -77,7 +77,7 @@ struct PoolAction {
   Time waited = 0;                                          // assign, refuse
   CloseReason close_reason = CloseReason::not_reusable;     // close
   RefuseReason refuse_reason = RefuseReason::wait_timeout;  // refuse
-  std::shared_ptr<const ConnectFailure> failure;            // refuse: wait_timeout, connect_failed
+  std::shared_ptr<const ConnectFailure> failure = nullptr;  // refuse: wait_timeout, connect_failed
 };
 
 }  // namespace sluice::proxy

@@ -10,6 +10,8 @@
 // counts against max_size and max_total from `open` until lost() or open_failed(). Reports about a connection that is
 // gone, or that Pools itself is closing, change nothing: what it closes is never taken for a failure of the server.
 //
+// A client that detaches neither waits nor has a connection any more.
+//
 // Waiters are served first come, first served within a pool. A pool's first connection goes before any other's second.
 // One pool has one thread; nothing here locks. No allocation for a transaction once as many waiters and connections
 // have been there before.
@@ -60,6 +62,7 @@ class Pools {
   static constexpr std::uint32_t kMaxPoolsPerTick = 256;    // the rest is due at once again
   static constexpr std::uint32_t kMaxLeasesForecast = 256;  // more are not looked at for one decision
   static constexpr std::uint32_t kMaxServers = 0x00FFFFFF;
+  static constexpr Time kOverdueConnectTimes = 2;  // a login that takes longer is not counted on
 
   // `seed`: of the jitter of lifetimes. The gate outlives this.
   Pools(const PoolLimits& limits, ConnectGate& gate, std::uint64_t seed);
@@ -70,7 +73,8 @@ class Pools {
   // are.
   [[nodiscard]] Attachment attach(const PoolKey& key, const PoolOptions& options, Time now);
   void detach(PoolId pool, Time now);
-  // Answered by one `assign` or one `refuse` for the waiter, now or later, unless it leaves.
+  // Answered by one `assign` or one `refuse` for the waiter, now or later, unless it leaves. Nothing for one that waits
+  // already.
   void acquire(PoolId pool, WaiterId waiter, Time now);
   // False: it does not wait (any more); what it was assigned is to be released.
   bool leave(WaiterId waiter, Time now);
@@ -129,7 +133,7 @@ class Pools {
   void free_server(std::uint32_t slot, Time now);
   [[nodiscard]] std::uint32_t take_pool_slot();
   void forget(PoolId id);
-  void make_room_in_family(const PoolKey& family, std::uint32_t max_sets, Time now);
+  [[nodiscard]] bool family_full(const PoolKey& family, std::uint32_t max_sets, Time now);
 
   // Serving (pools.cc).
   void assign(std::uint32_t slot, WaiterId waiter, AssignSource source, Time waited, Time now);
@@ -143,6 +147,8 @@ class Pools {
 
   // Opening (pools_opening.cc).
   [[nodiscard]] ServiceForecast forecast(const PoolRecord& pool) const noexcept;
+  [[nodiscard]] std::uint32_t overdue(const PoolRecord& pool, Time now) const noexcept;
+  [[nodiscard]] std::uint32_t max_with_overdue() const noexcept;
   [[nodiscard]] std::uint32_t unserved_openings(const PoolRecord& pool, Time now) const noexcept;
   [[nodiscard]] std::uint32_t wanted(const PoolRecord& pool, Time now) const noexcept;
   void set_want(PoolId id, std::uint32_t want);
@@ -156,12 +162,15 @@ class Pools {
   void settle(PoolId id, Time now);
 
   // Upkeep (pools_upkeep.cc).
+  [[nodiscard]] Time reconsider_at(const PoolRecord& pool) const noexcept;
+  [[nodiscard]] Time must_wake_at(const PoolRecord& pool) const noexcept;
   [[nodiscard]] Time due(const PoolRecord& pool) const noexcept;
   void schedule(PoolId id, Time at);
   void wake(PoolId id, Time now);
   void expire(PoolId id, Time now);
   void upkeep(PoolId id, Time now);
   void retire_slot(std::uint32_t slot, CloseReason reason, Time now);
+  void condemn_stale(std::uint32_t slot, Time now);
   void shrink(PoolId id, Time now);
 
   // Audits (pools_audit.cc).
