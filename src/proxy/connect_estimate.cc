@@ -125,9 +125,9 @@ double ServiceForecast::by_lease(Time age) const noexcept {
   return ending.probability * std::max(1.0, left / mean_within_horizon_);
 }
 
-std::uint32_t ServiceForecast::openings_for(double waiters) const noexcept {
+std::uint32_t ServiceForecast::openings_for(double waiters, double each) noexcept {
   if (waiters < 1) return 0;
-  return static_cast<std::uint32_t>(std::min(std::ceil(waiters / by_opening_), 1e6));
+  return static_cast<std::uint32_t>(std::min(std::ceil(waiters / std::max(each, 1.0)), 1e6));
 }
 
 }  // namespace sluice::proxy

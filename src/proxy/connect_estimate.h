@@ -12,8 +12,12 @@
 //   a connection that is being opened       max(1, C / m(C))                   waiters, in one connect time
 //
 // t/m(t) never exceeds the mean number of holds that begin in a time t, the first included (K. B. Erickson, 1973), so
-// the forecast errs towards opening. A lease that is older than all but 1 % of the holds is not counted on at all, nor
-// is one a client has pinned. What is left of the queue, divided by what one connection serves, is opened.
+// the forecast errs towards opening. A lease that is older than all but 1 % of the holds is overlong: it is not counted
+// on at all, nor is one a client has pinned. What is left of the queue is divided by what one connection serves.
+//
+// If two leases are overlong (or one, in a pool that has no samples of its own yet) and none has ended since they
+// began, the pool does something else than it did: then no lease is counted on and a new connection is good for one
+// waiter.
 //
 // Nothing is known at first: then holds of 2 ms are assumed. That is the hopeful side, and costs little: when nobody of
 // the queue was served for h, one is opened whatever the forecast said, and by then the leases have proved overlong.
@@ -94,8 +98,8 @@ class ServiceForecast {
   [[nodiscard]] Time horizon() const noexcept { return connect_time_ / 2; }
   [[nodiscard]] double by_lease(Time age) const noexcept;
   [[nodiscard]] double by_opening() const noexcept { return by_opening_; }
-  // How many connections serve so many waiters; less than one waiter is none.
-  [[nodiscard]] std::uint32_t openings_for(double waiters) const noexcept;
+  // How many connections serve so many waiters at `each`; less than one waiter is none.
+  [[nodiscard]] static std::uint32_t openings_for(double waiters, double each) noexcept;
 
  private:
   const HoldHistogram& holds_;

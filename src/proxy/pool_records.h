@@ -79,6 +79,7 @@ struct PoolRecord {
   RecentPeak peak;             // of assigned connections
   std::uint32_t snapshot = 0;  // counts the server's sets of parameters
   Time progress_at = 0;        // when a connection was last assigned
+  Time released_at = 0;        // when a lease last ended by itself
   Time busy_since = 0;         // since when the queue was never empty, or a connection was opened in that time
   Time upkeep_at = kNever;
   Time empty_since = 0;

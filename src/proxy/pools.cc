@@ -311,11 +311,13 @@ void Pools::close(std::uint32_t slot, CloseReason reason, Time now) {
 }
 
 void Pools::drop_waiter(std::uint32_t slot) {
-  PoolRecord& pool = pools_[waiters_[slot].pool];
+  const PoolId id = waiters_[slot].pool;
+  PoolRecord& pool = pools_[id];
   if (pool.waiters.front() == slot) pool.start_gated = false;
   waiting_.erase(waiters_[slot].id);
   pool.waiters.erase(waiters_, slot);
   free_waiters_.push_back(slot);
+  if (pool.want > pool.waiters.count()) set_want(id, pool.waiters.count());
 }
 
 void Pools::refuse(std::uint32_t slot, RefuseReason reason, Time now) {
@@ -368,6 +370,7 @@ void Pools::released(ServerId server, bool reusable, Time now) {
   } else {
     pool.history.holds.add(now - record.since);
     history_.holds.add(now - record.since);
+    pool.released_at = now;
   }
   record.waiter = 0;
   if (reusable) {

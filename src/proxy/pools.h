@@ -149,6 +149,7 @@ class Pools {
   [[nodiscard]] ServiceForecast forecast(const PoolRecord& pool) const noexcept;
   [[nodiscard]] std::uint32_t overdue(const PoolRecord& pool, Time now) const noexcept;
   [[nodiscard]] std::uint32_t max_with_overdue() const noexcept;
+  [[nodiscard]] bool hanging(const PoolRecord& pool, const ServiceForecast& forecast, Time now) const noexcept;
   [[nodiscard]] std::uint32_t unserved_openings(const PoolRecord& pool, Time now) const noexcept;
   [[nodiscard]] std::uint32_t wanted(const PoolRecord& pool, Time now) const noexcept;
   void set_want(PoolId id, std::uint32_t want);

@@ -26,12 +26,28 @@ std::uint32_t Pools::overdue(const PoolRecord& pool, Time now) const noexcept {
 // A pool whose logins hang tries a few more, and leaves the others' share of max_connecting alone.
 std::uint32_t Pools::max_with_overdue() const noexcept { return std::max(2U, limits_.max_connecting / 2); }
 
+// Whether the leases of the moment are unlike those of the past: overlong, and none has ended since. The oldest are in
+// front.
+bool Pools::hanging(const PoolRecord& pool, const ServiceForecast& forecast, Time now) const noexcept {
+  std::uint32_t missing = pool.history.holds.has_enough() ? 2 : 1;
+  std::uint32_t slot = pool.in(ServerState::assigned).front();
+  for (std::uint32_t seen = 0; slot != kNoIndex && seen < kMaxLeasesForecast; seen++) {
+    const ServerRecord& server = servers_[slot];
+    slot = server.in_pool.next;
+    if (server.pinned) continue;
+    if (pool.released_at > server.since || forecast.by_lease(now - server.since) > 0) return false;
+    if (--missing == 0) return true;
+  }
+  return false;
+}
+
 // How many connections the waiters need whom nothing that is under way would serve in time.
 std::uint32_t Pools::unserved_openings(const PoolRecord& pool, Time now) const noexcept {
   const ServiceForecast forecast = this->forecast(pool);
   const std::uint32_t coming =
       pool.in(ServerState::connecting).count() - overdue(pool, now) + pool.in(ServerState::checking).count();
   const double waiting = pool.waiters.count();
+  if (hanging(pool, forecast, now)) return ServiceForecast::openings_for(waiting - coming, 1);
   double served = coming * forecast.by_opening();
   std::uint32_t slot = pool.in(ServerState::assigned).front();
   for (std::uint32_t seen = 0; slot != kNoIndex && served < waiting && seen < kMaxLeasesForecast; seen++) {
@@ -39,7 +55,7 @@ std::uint32_t Pools::unserved_openings(const PoolRecord& pool, Time now) const n
     if (!server.pinned && !server.retiring) served += forecast.by_lease(now - server.since);
     slot = server.in_pool.next;
   }
-  return forecast.openings_for(waiting - served);
+  return ServiceForecast::openings_for(waiting - served, forecast.by_opening());
 }
 
 // How many connections the pool would open now, if only its own limits counted.

@@ -113,15 +113,16 @@ TEST(ProxyConnectEstimate, LongHoldsAreServedByOneConnectionEach) {
   const ServiceForecast forecast(history, history, 0);
   EXPECT_DOUBLE_EQ(forecast.by_lease(0), 0);
   EXPECT_DOUBLE_EQ(forecast.by_opening(), 1);
-  EXPECT_EQ(forecast.openings_for(20), 20U);
+  EXPECT_EQ(ServiceForecast::openings_for(20, forecast.by_opening()), 20U);
 }
 
 TEST(ProxyConnectEstimate, LessThanOneWaiterIsNoReasonToOpen) {
-  const ConnectHistory history = history_of(10 * kSecond, 50 * kMillisecond);
-  const ServiceForecast forecast(history, history, 0);
-  EXPECT_EQ(forecast.openings_for(-3), 0U);
-  EXPECT_EQ(forecast.openings_for(0.99), 0U);
-  EXPECT_EQ(forecast.openings_for(1), 1U);
+  EXPECT_EQ(ServiceForecast::openings_for(-3, 1), 0U);
+  EXPECT_EQ(ServiceForecast::openings_for(0.99, 1), 0U);
+  EXPECT_EQ(ServiceForecast::openings_for(1, 1), 1U);
+  EXPECT_EQ(ServiceForecast::openings_for(1, 25), 1U);
+  EXPECT_EQ(ServiceForecast::openings_for(26, 25), 2U);
+  EXPECT_EQ(ServiceForecast::openings_for(5, 0), 5U);
 }
 
 TEST(ProxyConnectEstimate, APoolIsJudgedByAllPoolsUntilItHasSamplesOfItsOwn) {
@@ -144,7 +145,7 @@ TEST(ProxyConnectEstimate, AQuickLoginStillCostsTheLeastConnectTime) {
 
 TEST(ProxyConnectEstimate, AtFirstShortHoldsAreAssumed) {
   const ConnectHistory assumed = ConnectHistory::assumed();
-  EXPECT_EQ(ServiceForecast({}, assumed, 0).openings_for(20), 1U);
+  EXPECT_EQ(ServiceForecast::openings_for(20, ServiceForecast({}, assumed, 0).by_opening()), 1U);
 }
 
 }  // namespace
