@@ -198,6 +198,33 @@ CREATE FUNCTION sluice._events()
   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 100 AS 'MODULE_PATHNAME', 'sluice_events';
 COMMENT ON FUNCTION sluice._events() IS 'What the view sluice.events adds up.';
 
+-- Proxies -----------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE sluice.proxied_admins (
+  role text PRIMARY KEY
+);
+COMMENT ON TABLE sluice.proxied_admins IS 'Superusers, replication roles and administrators whose verifier sluice.scram_verifier() hands out all the same, so that they may log in through a proxy. Empty at first.';
+COMMENT ON COLUMN sluice.proxied_admins.role IS 'Name of the role.';
+COMMENT ON INDEX sluice.proxied_admins_pkey IS 'Each role once.';
+SELECT pg_catalog.pg_extension_config_dump('sluice.proxied_admins', '');
+
+-- The argument is text: a name of more than 63 bytes, which type name would cut off, must not become another role's.
+CREATE FUNCTION sluice.scram_verifier(role text, OUT verifier text, OUT valid_until timestamptz) RETURNS SETOF record
+  LANGUAGE sql STABLE STRICT PARALLEL RESTRICTED ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  AS $$
+  SELECT a.rolpassword, a.rolvaliduntil
+    FROM pg_catalog.pg_authid a
+   WHERE a.rolname OPERATOR(pg_catalog.=) $1 AND a.rolcanlogin
+     AND (NOT (a.rolreplication
+               OR EXISTS (SELECT FROM pg_catalog.pg_authid s WHERE s.rolsuper AND pg_catalog.pg_has_role(a.oid, s.oid, 'member'))
+               OR EXISTS (SELECT FROM sluice.policies p
+                           WHERE p.document OPERATOR(pg_catalog.->) 'adminRoles' OPERATOR(pg_catalog.?) a.rolname::pg_catalog.text
+                             AND (p.state OPERATOR(pg_catalog.=) 'active'
+                                  OR p.generation OPERATOR(pg_catalog.=) (SELECT pg_catalog.max(n.generation) FROM sluice.policies n))))
+          OR EXISTS (SELECT FROM sluice.proxied_admins l WHERE l.role OPERATOR(pg_catalog.=) $1))
+$$;
+COMMENT ON FUNCTION sluice.scram_verifier(text) IS 'What a proxy needs to let a role in: its password as pg_authid keeps it (NULL: none) and how long it is valid (NULL: for ever). No row: no such role, NOLOGIN, or one that no proxy may let in: superusers and their members, replication roles, and adminRoles of the active or newest policy, unless sluice.proxied_admins lists it. Grant EXECUTE to the role a proxy looks up with, and to nobody else: whoever knows a verifier can try passwords against it.';
+
 -- Views -------------------------------------------------------------------------------------------------------------------
 
 CREATE VIEW sluice.status AS SELECT * FROM sluice._status();

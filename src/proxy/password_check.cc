@@ -58,13 +58,12 @@ PasswordDecision PasswordCheck::ask(LoginNumber login, std::string_view user, st
 }
 
 PasswordDecision PasswordCheck::wait(LoginNumber login, std::uint64_t shared, Time now) {
-  auto [place, is_new] = waiting_.try_emplace(login, Waiting{now + options_.verification_wait, 0});
-  Waiting& waiting = place->second;
-  if (shared != 0 && waiting.verification != shared) {
+  Waiting& waiting = waiting_.try_emplace(login, Waiting{now + options_.verification_wait, 0}).first->second;
+  if (shared == 0) {
+    if (std::find(queue_.begin(), queue_.end(), login) == queue_.end()) queue_.push_back(login);
+  } else if (waiting.verification != shared) {
     std::erase(queue_, login);
     running_[shared].shared.push_back(login);
-  } else if (shared == 0 && (is_new || waiting.verification != 0)) {
-    queue_.push_back(login);
   }
   waiting.verification = shared;
   return {PasswordAnswer::wait, 0, waiting.deadline};
