@@ -82,30 +82,48 @@ class Timer {
   std::size_t position_ = 0;  // in the heap, counted from 1; 0: not there
 };
 
+// A task's place in the one list it may be in.
+struct TaskLink {
+  TaskLink* previous = this;
+  TaskLink* next = this;
+
+  [[nodiscard]] bool alone() const noexcept { return next == this; }
+  void unlink() noexcept {
+    previous->next = next;
+    next->previous = previous;
+    previous = next = this;
+  }
+  void link_before(TaskLink& other) noexcept {
+    unlink();
+    previous = other.previous;
+    next = &other;
+    previous->next = next->previous = this;
+  }
+};
+
 // Something to be done once at the end of this turn, however often it was asked for: sending what a turn's messages
 // produced, or going on with a connection whose budget was used up.
-class Task {
+class Task : private TaskLink {
  public:
   using Run = std::function<void()>;
 
   Task(Loop& loop, Run run);
-  ~Task();
+  ~Task() { unlink(); }
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  // Before the loop waits again.
-  void at_turn_end();
+  // Before the loop waits again. Asked for by a task that runs at the end of a turn it still is this turn, up to
+  // kMaxTaskRounds times.
+  void at_turn_end() noexcept;
   // After the descriptors were looked at once more; the loop does not sleep meanwhile. For work that must leave others
-  // a turn.
-  void next_turn();
+  // a turn. Nothing changes if it was asked for already.
+  void next_turn() noexcept;
 
  private:
   friend struct LoopState;
 
   LoopState* loop_;
   Run run_;
-  std::size_t position_ = 0;  // in the list it is in, counted from 1; 0: in none
-  bool in_next_ = false;
 };
 
 // Lets another thread wake this loop. Several sends before the loop gets to it are one call.
@@ -150,7 +168,8 @@ class Loop {
   // Microseconds of the monotonic clock; the same for the whole turn.
   [[nodiscard]] Time now() const noexcept;
 
-  // Turns until stop() was called, or until no descriptor, deadline or task is left to wait for.
+  // Turns until stop() was called, or until no descriptor, deadline or task is left to wait for. Wake-ups and signals
+  // do not keep it going.
   void run();
   // One turn, which waits for something to happen only if `may_wait`.
   void run_once(bool may_wait);
