@@ -63,7 +63,10 @@ ReplyQueue::CopyIn ReplyQueue::enter_copy_in() noexcept {
       index++;  // answers of our own ask the server nothing
     } else {
       found.ended = true;
-      if (simple && owed != Owed::copy_end) remove(index);
+      found.intruded = simple && owed != Owed::copy_end;
+      if (!found.intruded) continue;
+      found.intruder = at(index);
+      remove(index);
     }
   }
   return found;

@@ -75,6 +75,8 @@ class ReplyQueue {
   struct CopyIn {
     std::size_t syncs;  // taken out
     bool ended;         // by what has been sent already
+    bool intruded;      // intruder was taken out: it is what ended a Query's copy
+    Reply intruder;
   };
   CopyIn enter_copy_in() noexcept;
 

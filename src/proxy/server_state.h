@@ -29,6 +29,8 @@ struct ServerState {
   Settings settings;
 
   ServerStatements statements;
+  std::vector<std::uint64_t>
+      stale;  // numbers of statements that are to be closed, and are not in `statements` any more
   // Whose unnamed statement it has: the session and the number that session gave it; 0 is nobody's.
   std::uint64_t unnamed_client = 0;
   std::uint64_t unnamed_number = 0;

@@ -125,7 +125,7 @@ class Session {
   [[nodiscard]] bool pinned() const noexcept { return pinned_; }
   [[nodiscard]] SessionEnd end() const noexcept { return end_; }
   // Nothing of the client is under way: no server, no refusal that waits for its Sync.
-  [[nodiscard]] bool idle() const noexcept { return server_ == nullptr && !skipping_ && local_left_ == 0; }
+  [[nodiscard]] bool idle() const noexcept { return server_ == nullptr && !skipping_ && !drop_next_; }
   [[nodiscard]] std::size_t owed_replies() const noexcept { return replies_.size(); }
   [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
 
@@ -133,6 +133,9 @@ class Session {
   void tick(Time now, Output& out);
 
  private:
+  // How often another server connection is asked for when one fails before anything of the client was sent.
+  static constexpr std::uint32_t kMaxSetupFailures = 3;
+
   // What the session does with its server connection.
   enum class Phase : std::uint8_t {
     relaying,
@@ -148,6 +151,8 @@ class Session {
     spoil,    // forward so many bytes that no end of a text is among them: the server is to refuse the message
     collect,  // it is wanted whole
   };
+  // When the session ends: once nothing is owed, or between two transactions.
+  enum class Ending : std::uint8_t { none, answered, idle };
   // What becomes of a server's message.
   enum class Way : std::uint8_t { forward, swallow, whole };
 
@@ -178,7 +183,9 @@ class Session {
   void error_to_client(const wire::ErrorText& error);
   void end_session(SessionEnd end, Discard discard, const wire::ErrorText& error);
   void discard_server(Discard reason) noexcept;
-  void leave_server() noexcept;
+  void end_now();
+  void clear_assignment() noexcept;
+  void release_or_discard();
   [[nodiscard]] bool server_is_busy() const noexcept;
   [[nodiscard]] bool client_holds_server() const noexcept;
 
@@ -191,13 +198,17 @@ class Session {
   [[nodiscard]] std::size_t start_rest(const Message& message, Rest rest) noexcept;
   [[nodiscard]] std::size_t pass(const Message& message) noexcept;
   [[nodiscard]] std::size_t take_query(const Message& message);
+  void start_query();
   [[nodiscard]] std::size_t take_sync(const Message& message);
   [[nodiscard]] std::size_t take_terminate(const Message& message);
   [[nodiscard]] std::size_t take_copy(const Message& message);
   [[nodiscard]] std::size_t take_text_stream(const Message& message, std::size_t head);
   [[nodiscard]] std::size_t break_off(SessionEnd end, std::string_view sqlstate, std::string_view text);
+  void end_in_order(SessionEnd end, std::string_view sqlstate, std::string_view text);
   void take_text_piece(wire::Bytes piece);
   void end_text();
+  void spoil(std::size_t bytes);
+  [[nodiscard]] bool guard_allows(wire::Bytes payload);
   void forward(wire::Bytes bytes) noexcept { server_run_.add(bytes); }
   void owe(const Reply& reply);
   void emit_local_answers();
@@ -220,11 +231,14 @@ class Session {
   [[nodiscard]] bool is_shared(const ClientStatement& statement) const noexcept;
   void send_parse(std::string_view name, std::string_view query, wire::Bytes types);
   void send_refused_parse(bool unnamed, Refusal refusal);
-  void send_refused_bind(std::string_view portal, const Message& message, Refusal refusal);
+  void send_named(const wire::Parse& parse, TextEffects effects);
+  void hide_statement(std::uint32_t slot);
+  [[nodiscard]] bool is_unknown_yet(std::uint32_t slot) noexcept;
+  [[nodiscard]] bool closes_unknown_yet() const noexcept;
   [[nodiscard]] std::uint32_t keep_refusal(Refusal refusal);
   [[nodiscard]] bool refuses(const TextEffects& effects, Refusal& refusal);
   void apply_effects(const TextEffects& effects);
-  void evict_statements();
+  [[nodiscard]] bool evict_statements();
   void undo(const Reply& reply);
   void confirm(const Reply& reply);
 
@@ -262,7 +276,8 @@ class Session {
   void tell_parameters();
   void abandon_transaction();
   void start_relaying();
-  void forget_settings();
+  void set_settings(Settings settings);
+  void judge_parameters() noexcept;
 
   const SessionOptions& options_;
   const std::uint64_t id_;
@@ -279,8 +294,9 @@ class Session {
   bool over_ = false;  // nothing more is read of the client, nothing more is given to it
   bool gone_ = false;
   bool pinned_ = false;
-  bool final_error_set_ = false;
-  Refusal final_error_;  // of shut_down
+  Ending ending_ = Ending::none;
+  SessionEnd ending_as_ = SessionEnd::none;
+  Refusal final_error_;
 
   // The client's stream.
   std::uint64_t rest_left_ = 0;
@@ -290,16 +306,18 @@ class Session {
   std::unique_ptr<EffectsReader> text_effects_;
   std::unique_ptr<Guard> text_guard_;
   std::vector<std::uint8_t> collected_;
-  std::uint64_t local_left_ = 0;      // of a message that was refused before it was taken
+  bool drop_next_ = false;            // the message that waits was refused
   std::uint8_t waiting_type_ = 0;     // of the message that waits for a server connection
   bool skipping_ = false;             // until the client's next Sync
   bool batch_open_ = false;           // an extended message without its Sync
   bool flush_sent_ = false;           // at the limit of replies
+  bool wants_barrier_ = false;        // the statement that needs it is in the batch
   bool barrier_ = false;              // nothing of the client is taken before the server has answered
   bool copy_in_ = false;              // the server reads CopyData
   bool batch_has_statement_ = false;  // strict
   bool batch_has_portal_ = false;     // strict
   std::uint64_t batch_ = 1;
+  std::uint64_t last_close_batch_ = 0;
 
   // The assignment.
   ServerState* server_ = nullptr;
@@ -309,10 +327,12 @@ class Session {
   Discard discard_at_ready_ = Discard::none;
   bool touched_ = false;              // settings are to be read back
   bool private_transaction_ = false;  // what is parsed now is nobody else's
-  bool resets_ = false;
-  bool cleared_ = false;  // DEALLOCATE ALL is under way in this batch
+  bool unsafe_text_ = false;          // what the lexer says of a text may be wrong
+  bool cleared_ = false;              // DEALLOCATE ALL is under way in this batch
   std::uint64_t parameters_before_ = 0;
   Way way_ = Way::forward;
+  bool pops_ = false;         // the message in progress is all that its entry was owed
+  bool early_syncs_ = false;  // the COPY was begun behind a Sync
   Time active_at_ = 0;
   Time cancel_at_ = kNever;
   Time own_deadline_ = kNever;

@@ -71,12 +71,15 @@ class ClientStatements {
 
   [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  // Hidden ones.
+  [[nodiscard]] std::size_t closing() const noexcept { return closing_; }
 
  private:
   std::unordered_map<std::string, std::uint32_t, NameHash, std::equal_to<>> names_;
   std::vector<ClientStatement> slots_;
   std::vector<std::uint32_t> free_;
   std::size_t bytes_ = 0;
+  std::size_t closing_ = 0;
 };
 
 struct ServerStatement {

@@ -34,6 +34,7 @@ enum TextEffect : std::uint16_t {
   kChangesSchema = 1U << 7U,
   kCalendar = 1U << 8U,  // a literal such as 'now', which is a constant from Parse on
   kSeveralStatements = 1U << 9U,
+  kRunsBlock = 1U << 10U,  // DO
 };
 
 struct TextEffects {
