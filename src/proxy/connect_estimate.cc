@@ -40,7 +40,7 @@ struct Overlap {
 std::size_t HoldHistogram::bucket_of(Time hold) noexcept {
   if (hold < Time{1} << kFirstOctave) return 0;
   const auto value = static_cast<std::uint64_t>(hold);
-  const int octave = std::bit_width(value) - 1;
+  const int octave = static_cast<int>(std::bit_width(value)) - 1;
   const auto quarter = static_cast<std::size_t>(value >> (octave - 2)) & 3;
   const std::size_t bucket = static_cast<std::size_t>(octave - kFirstOctave) * 4 + quarter + 1;
   return std::min(bucket, kBuckets - 1);

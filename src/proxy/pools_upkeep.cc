@@ -136,9 +136,9 @@ void Pools::retire_slot(std::uint32_t slot, CloseReason reason, Time now) {
   switch (server.state) {
     case ServerState::connecting:
     case ServerState::idle:
+    case ServerState::checking:
       close(slot, reason, now);
       break;
-    case ServerState::checking:
     case ServerState::assigned:
       if (!server.retiring) server.retire_reason = reason;
       server.retiring = true;
