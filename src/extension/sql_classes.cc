@@ -5,7 +5,7 @@
 
 #include "extension/shared.h"
 #include "extension/sql_support.h"
-#include "ledger/borrowing.h"
+#include "ledger/class_use.h"
 #include "ledger/estimate.h"
 #include "ledger/words.h"
 
@@ -146,7 +146,7 @@ Share sum_of_class(const Shares& shares, std::uint32_t klass) {
 bool is_shown(const policy::Policy& policy, const ClassState& state) {
   if (state.name[0] == '\0') return false;
   const ledger::ClassWord word = ledger::unpack_class(load(state.word));
-  const bool idle = state.capacity == word.free && state.queued == 0;
+  const bool idle = ledger::permits_in_use(state.capacity, word.free) == 0 && state.queued == 0;
   return state.policy_index < policy.class_count || !idle;
 }
 
@@ -156,7 +156,7 @@ std::uint64_t reason_count(const std::uint64_t* refusals, policy::Status reason)
 
 // What it owes and is owed; from whom, as "class=permits" pairs.
 void write_lending(Rows& rows, const Names& names, const ClassState& state) {
-  rows.number(state.borrowed).number(state.lent);
+  rows.number(ledger::permits_owed(state)).number(state.lent);
   const char* lenders[policy::kMaxClasses];
   int count = 0;
   for (std::uint32_t i = 0; i < names.class_count && i < policy::kMaxClasses; i++) {
@@ -173,7 +173,7 @@ void write_class(Rows& rows, const Names& names, const ClassState& state, const 
   const bool active = state.policy_index < policy.class_count;
   rows.text(state.name).text(active ? "active" : "draining");
   // Without a limit "free" is counted from a number that stands for none; the difference is right all the same.
-  rows.limit(state.permits).number(static_cast<std::int64_t>(state.capacity) - word.free);
+  rows.limit(state.permits).number(ledger::permits_in_use(state.capacity, word.free));
   if (state.permits == policy::kNoLimit) {
     rows.null();
   } else {

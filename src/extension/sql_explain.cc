@@ -7,6 +7,7 @@
 #include "extension/shared.h"
 #include "extension/sql_support.h"
 #include "extension/standing.h"
+#include "ledger/class_use.h"
 #include "ledger/policy_change.h"
 #include "ledger/tenants.h"
 #include "ledger/words.h"
@@ -65,8 +66,7 @@ Counts collect_counts(const Policy& policy, const Identity& identity, std::uint3
   }
   if (slot != ledger::kNil) {
     const ledger::ClassState& state = the_ledger.classes[slot];
-    const std::int32_t free = ledger::unpack_class(state.word).free;
-    counts.class_in_use = static_cast<std::uint32_t>(state.capacity - free);
+    counts.class_in_use = ledger::permits_in_use(state);
     counts.class_queued = state.queued;
     if (tenant != ledger::kNil) {
       const ledger::RowWord row = ledger::unpack_row(ledger::row_at(the_ledger, tenant, slot).word);

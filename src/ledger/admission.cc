@@ -2,6 +2,7 @@
 #include "ledger/admission.h"
 
 #include "ledger/atomics.h"
+#include "ledger/class_use.h"
 
 namespace sluice::ledger {
 
@@ -67,15 +68,6 @@ template <bool kEnforce>
   return false;
 }
 
-// `before` is the capacity that was read before the permit was taken. It moves after the word when it rises and before
-// it when it falls, so the smaller of two looks never overstates what was in use. The second look is only worth taking
-// where the first would raise the peak.
-[[gnu::noinline]] void raise_peak(ClassState& state, std::int32_t before, std::int32_t free) noexcept {
-  const std::int32_t after = load(state.capacity);
-  const std::int32_t in_use = (after < before ? after : before) - free;
-  if (in_use > 0) raise_to(state.recent_peak, static_cast<std::uint32_t>(in_use));
-}
-
 // Over a limit: in shadow what enforcing would have done, otherwise what must never happen.
 [[gnu::noinline]] void count_over(const Ledger& ledger, ClassState& state, Ticket& ticket, bool enforce,
                                   std::int32_t free) noexcept {
@@ -115,7 +107,8 @@ template <bool kEnforce>
   store_relaxed(entry.generation, load_relaxed(ledger.header->generation));
   store(entry.phase, next_phase(base, TicketState::in_transaction));
   const std::int32_t free = class_free(permit.word);
-  if (capacity - free > static_cast<std::int32_t>(load_relaxed(state.recent_peak))) [[unlikely]]
+  // The second look that raise_peak() takes is only worth it where the first would raise the peak.
+  if (permits_in_use(capacity, free) > static_cast<std::int32_t>(load_relaxed(state.recent_peak))) [[unlikely]]
     raise_peak(state, capacity, free);
   // Enforcing, the row's step itself has compared the very word that it replaced.
   if (free < 0 || (!kEnforce && row_in_use(taken.word) > row_limit(taken.word))) [[unlikely]]

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ledger/atomics.h"
+#include "ledger/class_use.h"
 #include "ledger/estimate.h"
 #include "ledger/journal.h"
 #include "ledger/push_out.h"
@@ -14,11 +15,6 @@
 namespace sluice::ledger {
 
 namespace {
-
-void raise_peak(ClassState& state, std::int32_t free) noexcept {
-  const std::int64_t in_use = std::int64_t{state.capacity} - free;
-  if (in_use > 0) raise_to(state.recent_peak, static_cast<std::uint32_t>(in_use));
-}
 
 void note_wait(ClassState& state, std::int64_t waited_us) noexcept {
   const std::uint64_t waited = waited_us > 0 ? static_cast<std::uint64_t>(waited_us) : 0;
@@ -72,7 +68,7 @@ void adopt_request(const Ledger& ledger, const Exclusive& lock, std::uint32_t ti
   });
   if (row.in_use > row.limit || word.free < 0) add_own(entry.stat_would_wait, 1);
   if (word.free < 0 && static_cast<std::uint32_t>(-word.free) > state.max_queue) add_relaxed(state.would_refuse, 1);
-  raise_peak(state, word.free);
+  raise_peak(state, state.capacity, word.free);
   hold_now(ledger, entry, now_us, 0);
   set_phase(entry, TicketState::in_transaction);
   return policy::outcome(Status::ok);
@@ -172,7 +168,7 @@ void start_at_once(const Ledger& ledger, const Exclusive& lock, std::uint32_t ti
   const std::uint32_t index = row_index(ledger, entry);
   const RowWord word = unpack_row(load(ledger.rows[index].word));
   if (free < 0 || word.in_use > word.limit) add_relaxed(ledger.header->over_limit_grants, 1);
-  raise_peak(state, free);
+  raise_peak(state, state.capacity, free);
   hold_now(ledger, entry, now_us, entry.queued_us);
   set_phase(entry, TicketState::in_transaction);
   account(ledger, lock, index, now_us);
@@ -287,7 +283,7 @@ void become_granted(const Ledger& ledger, const Exclusive&, std::uint32_t ticket
   hold_now(ledger, entry, now_us, entry.queued_us);
   set_phase(entry, TicketState::execution_granted);
   note_wait(state, now_us - entry.queued_us);
-  raise_peak(state, unpack_class(load(state.word)).free);
+  raise_peak(state, state.capacity, class_free(load(state.word)));
   add_wake(wakes, ticket);
 }
 

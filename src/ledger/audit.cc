@@ -6,6 +6,7 @@
 #include "ledger/scheduler.h"
 #include "ledger/session_counts.h"
 #include "ledger/tenants.h"
+#include "ledger/ticket_identity.h"
 
 namespace sluice::ledger {
 
@@ -21,7 +22,7 @@ struct ClassSums {
 
 struct Sums {
   ClassSums classes[policy::kMaxClasses];
-  std::uint32_t ordinary, admin, walsenders, queued, overdraft, overdraft_waiters;
+  std::uint32_t ordinary, admin, walsenders, queued, overdraft, overdraft_waiters, named;
   std::uint32_t admin_roles[policy::kMaxAdminRoles];
   std::uint32_t databases[policy::kMaxDatabaseCaps];
   std::uint32_t roles[policy::kMaxRoleCaps];
@@ -133,6 +134,7 @@ void sum_ticket(const Ledger& ledger, Sums& sums, Report& report, std::uint32_t 
     add(report, Balance::ticket_state, index, ticket.klass, phase, 0);
     return;
   }
+  if (is_named_request(ticket)) sums.named++;
   if (state == TicketState::queued) sum_waiting(ledger, sums, ticket);
   if (!holds) return;
   if (ticket.source == PermitSource::overdraft) {
@@ -257,7 +259,6 @@ void check_borrowing(const Ledger& ledger, const Sums& sums, Report& report, std
     lent += sums.classes[other].borrowed_from[klass];
     check(report, Balance::borrowing, klass, other, state.borrowed_from[other], sum.borrowed_from[other]);
   }
-  check(report, Balance::borrowing, klass, kNil, state.borrowed, sum.borrowed);
   check(report, Balance::borrowing, klass, kNil, state.lent, lent);
   check(report, Balance::borrowing, klass, kNil, walk_borrowed(ledger, klass), sum.borrowed);
   check(report, Balance::borrowing, klass, kNil, state.capacity, std::int64_t{state.permits} + sum.borrowed - lent);
@@ -308,6 +309,12 @@ void check_tenants(const Ledger& ledger, const Exclusive& lock, Report& report) 
   check(report, Balance::unclaimed_guarantees, 0, 0, header.unclaimed_guarantees, unclaimed);
 }
 
+[[nodiscard]] std::uint32_t named_receipts(const Ledger& ledger) noexcept {
+  std::uint32_t count = 0;
+  for (std::uint32_t i = 0; i < ledger.header->sizes.receipts; i++) count += ledger.receipts[i].owner != 0 ? 1 : 0;
+  return count;
+}
+
 }  // namespace
 
 std::uint32_t audit(const Ledger& ledger, const Exclusive& lock, Pause pause, void* context, Discrepancy* entries,
@@ -331,6 +338,8 @@ std::uint32_t audit(const Ledger& ledger, const Exclusive& lock, Pause pause, vo
   check_sessions(ledger, sums, report);
   check_tenants(ledger, lock, report);
   check(report, Balance::queued_total, 0, 0, header.queued_total, sums.queued);
+  check(report, Balance::ticket_identity, 0, 0, count_indexed_tickets(ledger, lock), sums.named);
+  check(report, Balance::receipt_identity, 0, 0, count_indexed_receipts(ledger, lock), named_receipts(ledger));
   check(report, Balance::overdraft, 0, 0, header.overdraft_in_use, sums.overdraft);
   check(report, Balance::overdraft, 1, 0, header.overdraft_waiters, sums.overdraft_waiters);
   check(report, Balance::over_limit, 0, 0, static_cast<std::int64_t>(load_relaxed(header.over_limit_grants)), 0);
@@ -377,6 +386,10 @@ const char* balance_name(Balance balance) noexcept {
       return "overdraft";
     case Balance::tenant_table:
       return "tenant_table";
+    case Balance::ticket_identity:
+      return "ticket_identity";
+    case Balance::receipt_identity:
+      return "receipt_identity";
     case Balance::ticket_state:
       return "ticket_state";
     case Balance::session_state:

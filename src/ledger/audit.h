@@ -27,6 +27,8 @@ enum class Balance : std::uint8_t {
   unclaimed_guarantees,
   overdraft,
   tenant_table,
+  ticket_identity,   // live tickets of named requests that their index leads to; -1: it is broken
+  receipt_identity,  // the same for the receipts of named requests
   ticket_state,
   session_state,
   queued_total,

@@ -1,6 +1,7 @@
 #include "ledger/borrowing.h"
 
 #include "ledger/atomics.h"
+#include "ledger/class_use.h"
 #include "ledger/policy_change.h"
 #include "ledger/ticket_list.h"
 
@@ -9,10 +10,6 @@ namespace sluice::ledger {
 namespace {
 
 constexpr std::int64_t kPeakScale = 256;
-
-[[nodiscard]] std::int64_t in_use(const ClassState& state, const ClassWord& word) noexcept {
-  return std::int64_t{state.capacity} - word.free;
-}
 
 // The decaying maximum at this moment. 1 / (1 + t / T) instead of exp(-t / T): the same for the short steps it is asked
 // for, and the core needs no mathematics library.
@@ -27,7 +24,7 @@ constexpr std::int64_t kPeakScale = 256;
                             std::int64_t now_us) noexcept {
   const ClassState& state = ledger.classes[klass];
   const ClassWord word = unpack_class(load(state.word));
-  if (state.policy_index == kNil || word.waiters > 0 || word.free < 1 || state.borrowed > 0) return false;
+  if (state.policy_index == kNil || word.waiters > 0 || word.free < 1 || word.owed > 0) return false;
   note_demand(ledger, lock, klass, now_us);
   const std::int64_t unused = (std::int64_t{state.permits} - state.lent) * kPeakScale - state.lending_peak;
   return unused >= kPeakScale;
@@ -72,11 +69,11 @@ void move_mark(const Ledger& ledger, ClassState& state, std::uint32_t ticket, st
 
 std::uint32_t borrow(const Ledger& ledger, const Exclusive& lock, std::uint32_t klass, std::int64_t now_us) noexcept {
   ClassState& state = ledger.classes[klass];
-  if (state.borrow_from == 0 || state.borrowed >= state.borrow_max) return kNil;
+  if (state.borrow_from == 0 || permits_owed(state) >= state.borrow_max) return kNil;
   for (std::uint32_t slot = 0; slot < ledger.header->sizes.classes; slot++) {
     if ((state.borrow_from >> slot & 1U) == 0 || !may_lend(ledger, lock, slot, now_us)) continue;
     ClassState& lender = ledger.classes[slot];
-    // The smaller capacity is seen before the word: see note_peak().
+    // The smaller capacity is seen before the word: see raise_peak().
     store(lender.capacity, lender.capacity - 1);
     bool lent = false;
     change_class(lender, [&lent](ClassWord& word) noexcept {
@@ -95,7 +92,6 @@ std::uint32_t borrow(const Ledger& ledger, const Exclusive& lock, std::uint32_t 
     });
     store(state.capacity, state.capacity + 1);
     lender.lent++;
-    state.borrowed++;
     state.borrowed_from[slot]++;
     state.borrows++;
     return slot;
@@ -105,7 +101,7 @@ std::uint32_t borrow(const Ledger& ledger, const Exclusive& lock, std::uint32_t 
 
 std::uint32_t repay(const Ledger& ledger, const Exclusive&, std::uint32_t klass, std::uint32_t ticket) noexcept {
   ClassState& state = ledger.classes[klass];
-  if (state.borrowed == 0) return kNil;
+  if (permits_owed(state) == 0) return kNil;
   const std::uint32_t own = ticket == kNil ? kNil : ledger.tickets[ticket].lender;
   const std::uint32_t slot = choose_lender(ledger, state, own);
   if (slot == kNil) {
@@ -114,7 +110,6 @@ std::uint32_t repay(const Ledger& ledger, const Exclusive&, std::uint32_t klass,
   }
   move_mark(ledger, state, ticket, slot);
   ClassState& lender = ledger.classes[slot];
-  state.borrowed--;
   state.borrowed_from[slot]--;
   lender.lent--;
   if (unpack_class(load(lender.word)).waiters > 0) lender.recalls++;
@@ -144,11 +139,8 @@ void mark_borrowed(const Ledger& ledger, const Exclusive&, std::uint32_t ticket,
 void note_demand(const Ledger& ledger, const Exclusive&, std::uint32_t klass, std::int64_t now_us) noexcept {
   ClassState& state = ledger.classes[klass];
   const ClassWord word = unpack_class(load(state.word));
-  const std::int64_t used = in_use(state, word) > 0 ? in_use(state, word) : 0;
-  std::int64_t demand = (used + word.waiters) * kPeakScale;
-  const std::uint32_t recent =
-      std::atomic_ref(state.recent_peak).exchange(static_cast<std::uint32_t>(used), std::memory_order_acq_rel);
-  if (recent > state.peak_in_use) state.peak_in_use = recent;
+  std::int64_t demand = (std::int64_t{permits_in_use(state)} + word.waiters) * kPeakScale;
+  const std::uint32_t recent = end_peak(state);
   if (recent * kPeakScale > demand) demand = recent * kPeakScale;
   const std::int64_t before = decayed_peak(state, now_us);
   state.lending_peak = demand > before ? demand : before;
@@ -183,11 +175,6 @@ bool is_overdue(const Ledger& ledger, const Shared&, std::uint32_t ticket, std::
   if (entry.source != PermitSource::borrowed || !holds_permit(phase_state(load(entry.phase)))) return false;
   return now_us - load_relaxed(entry.granted_us) >= ledger.classes[entry.klass].borrow_ttl_us &&
          unpack_class(load(ledger.classes[entry.lender].word)).waiters > 0;
-}
-
-std::uint32_t peak_in_use(const ClassState& state) noexcept {
-  const std::uint32_t recent = load_relaxed(state.recent_peak);
-  return recent > state.peak_in_use ? recent : state.peak_in_use;
 }
 
 }  // namespace sluice::ledger

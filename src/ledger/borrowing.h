@@ -40,7 +40,4 @@ void adopt_borrowing(const Ledger& ledger, const Exclusive& lock) noexcept;
 [[nodiscard]] bool is_overdue(const Ledger& ledger, const Shared& lock, std::uint32_t ticket,
                               std::int64_t now_us) noexcept;
 
-// The most permits that were in use at one time since reset.
-[[nodiscard]] std::uint32_t peak_in_use(const ClassState& state) noexcept;
-
 }  // namespace sluice::ledger

@@ -4,6 +4,7 @@
 
 #include "ledger/atomics.h"
 #include "ledger/borrowing.h"
+#include "ledger/class_use.h"
 #include "ledger/journal.h"
 #include "ledger/queue.h"
 #include "ledger/scheduler.h"
@@ -29,7 +30,8 @@ struct Plan {
 [[nodiscard]] bool is_drained(const Ledger& ledger, std::uint32_t klass) noexcept {
   const ClassState& state = ledger.classes[klass];
   const ClassWord word = unpack_class(load(state.word));
-  if (word.waiters > 0 || state.queued > 0 || word.free != state.capacity || state.borrowed > 0 || state.lent > 0) {
+  if (word.waiters > 0 || state.queued > 0 || permits_in_use(state.capacity, word.free) != 0 || word.owed > 0 ||
+      state.lent > 0) {
     return false;
   }
   for (std::uint32_t i = 0; i < ticket_count(ledger); i++) {
@@ -103,7 +105,7 @@ void begin_class(const Ledger& ledger, std::uint32_t slot, const char* name) noe
 void repay_spare(const Ledger& ledger, const Exclusive& lock) noexcept {
   for (std::uint32_t klass = 0; klass < ledger.header->sizes.classes; klass++) {
     ClassState& state = ledger.classes[klass];
-    while (state.borrowed > 0 && unpack_class(load(state.word)).free > 0) {
+    while (permits_owed(state) > 0 && unpack_class(load(state.word)).free > 0) {
       if (repay(ledger, lock, klass, kNil) == kNil) break;
     }
   }

@@ -3,7 +3,7 @@
 #include <initializer_list>
 
 #include "ledger/atomics.h"
-#include "ledger/borrowing.h"
+#include "ledger/class_use.h"
 #include "ledger/policy_change.h"
 #include "ledger/session_counts.h"
 #include "policy/decisions.h"
@@ -67,8 +67,7 @@ void compare_classes(const Ledger& ledger, const Shared& lock, const policy::Pol
     const std::uint32_t slot = find_class(ledger, lock, rule.name);
     if (slot != kNil) {
       const ClassState& state = ledger.classes[slot];
-      const std::int64_t in_use = std::int64_t{state.capacity} - unpack_class(load(state.word)).free;
-      entry.now = in_use > 0 ? static_cast<std::uint32_t>(in_use) : 0;
+      entry.now = permits_in_use(state);
       entry.peak = peak_in_use(state);
       entry.would_refuse = load_relaxed(state.would_refuse);
       entry.would_wait = would_wait(ledger, kNil, slot);

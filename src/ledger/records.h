@@ -110,7 +110,7 @@ struct alignas(64) ClassState {
   std::uint32_t borrow_max;
   std::int64_t borrow_ttl_us;
   bool cancels_borrowed;  // onExpiry: cancel
-  std::uint32_t borrowed, lent;
+  std::uint32_t lent;     // how many it owes itself is in its word
   std::uint32_t borrowed_from[policy::kMaxClasses];
   std::uint32_t borrowed_head, borrowed_tail;  // tickets that hold a borrowed permit, oldest grant first
   std::int64_t lending_peak;                   // decaying maximum of use and demand, times kPeakScale

@@ -78,7 +78,10 @@ struct Layout {
           reinterpret_cast<Receipt*>(base + layout.receipts),
           reinterpret_cast<std::uint32_t*>(base + layout.receipt_buckets),
           reinterpret_cast<Event*>(base + layout.events),
-          reinterpret_cast<RefusalCell*>(base + layout.refusals)};
+          reinterpret_cast<RefusalCell*>(base + layout.refusals),
+          sizes.sessions,
+          sizes.sessions + sizes.external_tickets,
+          sizes.classes};
 }
 
 void set_stamp(Header& header, const char* build_stamp) noexcept {

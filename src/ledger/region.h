@@ -13,7 +13,7 @@
 namespace sluice::ledger {
 
 inline constexpr std::uint64_t kMagic = 0x65636975'6c735f67;  // "g_sluice"
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 
 struct Shared {};
 struct Exclusive : Shared {};
@@ -71,7 +71,7 @@ struct Header {
   std::uint64_t over_limit_grants;  // grants that found their class or row over its limit while enforcing; always 0
 };
 
-// A process's view of the region: pointers computed once from the header.
+// A process's view of the region: pointers and sizes computed once from the header.
 struct Ledger {
   Header* header;
   ClassState* classes;
@@ -87,6 +87,8 @@ struct Ledger {
   std::uint32_t* receipt_buckets;  // of receipts with an owner
   Event* events;
   RefusalCell* refusals;
+  // The sizes that every transaction needs, without a look at the header.
+  std::uint32_t session_total, ticket_total, classes_each;
 };
 
 // Bytes of a region of these sizes (documented in docs/settings.md). 0: a size is out of its bounds.
@@ -104,12 +106,10 @@ struct Ledger {
 [[nodiscard]] std::uint32_t id_bucket_count(const Sizes& sizes) noexcept;
 [[nodiscard]] std::uint32_t receipt_bucket_count(const Sizes& sizes) noexcept;
 
-[[nodiscard]] inline std::uint32_t ticket_count(const Ledger& ledger) noexcept {
-  return ledger.header->sizes.sessions + ledger.header->sizes.external_tickets;
-}
+[[nodiscard]] inline std::uint32_t ticket_count(const Ledger& ledger) noexcept { return ledger.ticket_total; }
 
 [[nodiscard]] inline Row& row_at(const Ledger& ledger, std::uint32_t tenant, std::uint32_t klass) noexcept {
-  return ledger.rows[static_cast<std::size_t>(tenant) * ledger.header->sizes.classes + klass];
+  return ledger.rows[static_cast<std::size_t>(tenant) * ledger.classes_each + klass];
 }
 
 }  // namespace sluice::ledger

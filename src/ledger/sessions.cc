@@ -195,7 +195,7 @@ void count_session(const Ledger& ledger, const Exclusive&, const Session& sessio
 }
 
 Outcome open_session(const Ledger& ledger, const Exclusive& lock, const SessionRequest& request) noexcept {
-  if (request.slot >= ledger.header->sizes.sessions || request.identity == nullptr) {
+  if (request.slot >= ledger.session_total || request.identity == nullptr) {
     return policy::outcome(fault_locked(ledger, lock, Status::not_found, kNil, request.now_us));
   }
   Session& session = ledger.sessions[request.slot];
@@ -228,23 +228,22 @@ Outcome open_session(const Ledger& ledger, const Exclusive& lock, const SessionR
 }
 
 Status session_ready(const Ledger& ledger, std::uint32_t slot) noexcept {
-  if (slot >= ledger.header->sizes.sessions) return fault(ledger, Status::not_found);
+  if (slot >= ledger.session_total) return fault(ledger, Status::not_found);
   Session& session = ledger.sessions[slot];
   auto state = static_cast<std::uint32_t>(SessionState::connecting);
   if (compare_and_set(session.state, state, static_cast<std::uint32_t>(SessionState::open_idle))) return Status::ok;
   switch (static_cast<SessionState>(state)) {
     case SessionState::open_idle:
     case SessionState::open_busy:
+    case SessionState::closing:  // its owner learns that from session_busy()
       return Status::ok;
-    case SessionState::closing:
-      return Status::draining;
     default:
       return fault(ledger, Status::illegal_transition);
   }
 }
 
 bool session_busy(const Ledger& ledger, std::uint32_t slot) noexcept {
-  if (slot >= ledger.header->sizes.sessions) return true;
+  if (slot >= ledger.session_total) return true;
   Session& session = ledger.sessions[slot];
   constexpr auto kBusy = static_cast<std::uint32_t>(SessionState::open_busy);
   // Nearly always it is idle; if not, the failed step tells what it is.
@@ -268,7 +267,7 @@ bool session_busy(const Ledger& ledger, std::uint32_t slot) noexcept {
 }
 
 void session_idle(const Ledger& ledger, std::uint32_t slot, std::int64_t now_us) noexcept {
-  if (slot >= ledger.header->sizes.sessions) return;
+  if (slot >= ledger.session_total) return;
   Session& session = ledger.sessions[slot];
   store_relaxed(session.idle_since_us, now_us);
   auto state = static_cast<std::uint32_t>(SessionState::open_busy);
@@ -276,7 +275,7 @@ void session_idle(const Ledger& ledger, std::uint32_t slot, std::int64_t now_us)
 }
 
 Status close_session(const Ledger& ledger, const Exclusive& lock, std::uint32_t slot, std::int64_t now_us) noexcept {
-  if (slot >= ledger.header->sizes.sessions) return fault_locked(ledger, lock, Status::not_found, kNil, now_us);
+  if (slot >= ledger.session_total) return fault_locked(ledger, lock, Status::not_found, kNil, now_us);
   Session& session = ledger.sessions[slot];
   if (!holds_session_permit(session_state(session))) return Status::ok;
   if (has_live_ticket(ledger, slot)) return fault_locked(ledger, lock, Status::illegal_transition, slot, now_us);
@@ -290,7 +289,7 @@ Status close_session(const Ledger& ledger, const Exclusive& lock, std::uint32_t 
 
 Status reclaim_session(const Ledger& ledger, const Exclusive& lock, std::uint32_t slot, std::int64_t now_us,
                        Wakes& wakes) noexcept {
-  if (slot >= ledger.header->sizes.sessions) return fault_locked(ledger, lock, Status::not_found, kNil, now_us);
+  if (slot >= ledger.session_total) return fault_locked(ledger, lock, Status::not_found, kNil, now_us);
   const Session& session = ledger.sessions[slot];
   const bool is_open = holds_session_permit(session_state(session));
   const bool is_live = has_live_ticket(ledger, slot);
@@ -311,7 +310,7 @@ Status reclaim_session(const Ledger& ledger, const Exclusive& lock, std::uint32_
 }
 
 Status session_unknown(const Ledger& ledger, const Exclusive& lock, std::uint32_t slot) noexcept {
-  if (slot >= ledger.header->sizes.sessions) return fault_locked(ledger, lock, Status::not_found, kNil, 0);
+  if (slot >= ledger.session_total) return fault_locked(ledger, lock, Status::not_found, kNil, 0);
   Session& session = ledger.sessions[slot];
   const SessionState state = session_state(session);
   if (state == SessionState::session_unknown) return Status::ok;
@@ -322,7 +321,7 @@ Status session_unknown(const Ledger& ledger, const Exclusive& lock, std::uint32_
 
 Status reassign_session(const Ledger& ledger, const Exclusive& lock, std::uint32_t slot,
                         const policy::Identity& identity, std::int64_t now_us) noexcept {
-  if (slot >= ledger.header->sizes.sessions) return fault_locked(ledger, lock, Status::not_found, kNil, now_us);
+  if (slot >= ledger.session_total) return fault_locked(ledger, lock, Status::not_found, kNil, now_us);
   Session& session = ledger.sessions[slot];
   if (!holds_session_permit(session_state(session)) || has_live_ticket(ledger, slot)) {
     return fault_locked(ledger, lock, Status::illegal_transition, slot, now_us);

@@ -46,4 +46,12 @@ void index_receipt(const Ledger& ledger, const Exclusive& lock, std::uint32_t re
 [[nodiscard]] const Receipt* newest_receipt(const Ledger& ledger, const Shared& lock, std::uint32_t owner,
                                             const Uuid& id) noexcept;
 
+// For the audit, which asks the indexes what the records say themselves. Does the live ticket belong into its index?
+[[nodiscard]] bool is_named_request(const Ticket& ticket) noexcept;
+
+// How many tickets the index of live ones leads to, and how many receipts theirs knows: in it themselves, or by a newer
+// one of the same id. -1: a chain is endless, or leads to a record that does not belong there.
+[[nodiscard]] std::int64_t count_indexed_tickets(const Ledger& ledger, const Shared& lock) noexcept;
+[[nodiscard]] std::int64_t count_indexed_receipts(const Ledger& ledger, const Shared& lock) noexcept;
+
 }  // namespace sluice::ledger

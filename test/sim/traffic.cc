@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ledger/class_use.h"
+
 namespace sluice::sim {
 
 using ledger::TicketState;
@@ -379,11 +381,11 @@ void Traffic::check_lending() {
   for (std::uint32_t klass = 0; klass < classes_.size(); klass++) {
     const ledger::ClassState& state = t_.ledger.classes[klass];
     const ledger::ClassWord word = ledger::unpack_class(state.word);
-    if (word.waiters == 0 || state.borrowed >= state.borrow_max) continue;
+    if (word.waiters == 0 || word.owed >= state.borrow_max) continue;
     for (std::uint32_t from = 0; from < classes_.size(); from++) {
       const ledger::ClassState& lender = t_.ledger.classes[from];
       const ledger::ClassWord its = ledger::unpack_class(lender.word);
-      const bool queues_or_owes = its.waiters > 0 || lender.borrowed > 0 || its.free < 1;
+      const bool queues_or_owes = its.waiters > 0 || its.owed > 0 || its.free < 1;
       if ((classes_[klass].plan.borrow_from >> from & 1U) == 0 || queues_or_owes) continue;
       const std::int64_t unused = std::int64_t{lender.permits} - lender.lent;
       if (unused * kPeakScale - lender.lending_peak >= kPeakScale) fail("somebody waits while a permit could be lent");
@@ -450,12 +452,12 @@ void Traffic::check_class(std::uint32_t klass) {
   const ledger::ClassState& state = t_.ledger.classes[klass];
   const ledger::ClassWord word = ledger::unpack_class(state.word);
   Class& one = classes_[klass];
-  const std::int64_t permits = std::int64_t{one.plan.permits} + state.borrowed - state.lent;
+  const std::int64_t permits = std::int64_t{one.plan.permits} + ledger::permits_owed(state) - state.lent;
   if (permits - one.book.held() != word.free) fail("the permits of a class do not add up to what was granted");
   if (state.queued != one.book.waiting()) fail("the queue of a class is not as long as its line");
   if (state.queued > one.plan.max_queue) fail("a queue is longer than maxQueue");
   if (word.free > 0 && word.waiters > 0) fail("somebody waits while a permit is free");
-  if (state.borrowed > one.plan.borrow_max) fail("more is borrowed than borrow.max");
+  if (ledger::permits_owed(state) > one.plan.borrow_max) fail("more is borrowed than borrow.max");
   if (word.waiters > 0 && one.waiters_before > 0 && state.lent > one.lent_before) {
     fail("a class that queues has lent another permit");
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ledger/class_use.h"
+
 namespace sluice::sim {
 
 using ledger::TicketState;
@@ -553,7 +555,8 @@ std::string World::drain() {
     const ledger::ClassWord word = t_.klass(klass);
     if (word.free != static_cast<std::int32_t>(t_.ledger.classes[klass].permits))
       fail("permits are missing at the end");
-    if (t_.ledger.classes[klass].borrowed + t_.ledger.classes[klass].lent != 0) fail("permits are owed at the end");
+    if (ledger::permits_owed(t_.ledger.classes[klass]) + t_.ledger.classes[klass].lent != 0)
+      fail("permits are owed at the end");
   }
   const ledger::Header& header = *t_.ledger.header;
   if (header.ordinary_sessions + header.admin_sessions + header.walsender_sessions != 0) fail("sessions are left");

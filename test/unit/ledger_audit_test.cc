@@ -79,7 +79,6 @@ TEST_F(LedgerAudit, EachFalsifiedBalanceIsNamed) {
   expect_named("class_order", [&](int by) { state.active_weight += static_cast<std::uint32_t>(by); });
   std::uint32_t place = kNil;
   expect_named("row_order", [&](int) { std::swap(place, row(a).flood_at); });
-  expect_named("borrowing", [&](int by) { state.borrowed += static_cast<std::uint32_t>(by); });
   expect_named("borrowing", [&](int by) { state.lent += static_cast<std::uint32_t>(by); });
   expect_named("borrowing", [&](int by) { state.borrowed_from[1] += static_cast<std::uint32_t>(by); });
   expect_named("borrowing", [&](int by) { state.permits += static_cast<std::uint32_t>(by); });

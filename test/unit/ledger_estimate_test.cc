@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "ledger/atomics.h"
 #include "ledger/estimate.h"
 #include "sim/scenarios.h"
 
@@ -118,6 +119,47 @@ TEST_F(LedgerEstimate, TheExpectedWaitGrowsWithTheOwnQueue) {
     before = expected(a);
   }
   EXPECT_GT(before, 1'000'000);
+}
+
+TEST_F(LedgerEstimate, OfAWaiterOnlyThoseOfItsRowThatStandBeforeItCount) {
+  serve(a, 20, 100'000);
+  for (std::uint32_t i = 0; i < 12; i++) ASSERT_NE(ask(i, a, 3'600'000'000).status, Status::deadline_unreachable);
+  const auto expected_of = [&](std::uint32_t ticket) { return expected_wait_of(t.ledger, t.lock, ticket, t.now_us); };
+  // Tickets of a tenth of a second on two permits: each that stands before another costs it 50 ms.
+  for (std::uint32_t i = 3; i < 12; i++) EXPECT_NEAR(expected_of(i) - expected_of(i - 1), 50'000, 1'000) << i;
+  // A newcomer has all of them before it; it is told what the last one would be told one place further back.
+  EXPECT_NEAR(expected(a) - expected_of(11), 50'000, 1'000);
+  ASSERT_EQ(t.end(5, Status::cancelled).status, Status::cancelled);
+  EXPECT_NEAR(expected(a) - expected_of(11), 50'000, 1'000);
+}
+
+TEST_F(LedgerEstimate, NothingIsToldOfWhoDoesNotWaitOrWhoseRowIsUnknown) {
+  const auto expected_of = [&](std::uint32_t ticket) { return expected_wait_of(t.ledger, t.lock, ticket, t.now_us); };
+  for (std::uint32_t i = 0; i < 3; i++) ASSERT_NE(ask(i, b, 3'600'000'000).status, Status::deadline_unreachable);
+  EXPECT_EQ(expected_of(2), -1) << "it waits, and fewer than eight holds have been seen";
+  ASSERT_EQ(t.end(2, Status::cancelled).status, Status::cancelled);
+  for (std::uint32_t i = 0; i < 2; i++) ASSERT_EQ(t.finish(i), Status::ok);
+  serve(b, 20, 100'000);
+  ASSERT_EQ(ask(0, b, 3'600'000'000).status, Status::ok);
+  EXPECT_EQ(expected_of(0), -1) << "it runs";
+  EXPECT_EQ(expected_of(7), -1) << "it never asked";
+  EXPECT_EQ(expected_of(ticket_count(t.ledger)), -1) << "there is no such ticket";
+}
+
+// A parked ticket stands behind the eligible ones of its row as well.
+TEST_F(LedgerEstimate, AParkedTicketWaitsForTheEligibleOnesBeforeIt) {
+  serve(a, 20, 100'000);
+  const std::uint32_t index = a * t.ledger.header->sizes.classes;
+  change_row(t.ledger.rows[index], [](RowWord& word) noexcept {
+    word.limit = 4;
+    return true;
+  });
+  for (std::uint32_t i = 0; i < 6; i++) ASSERT_NE(ask(i, a, 3'600'000'000).status, Status::deadline_unreachable);
+  ASSERT_FALSE(t.ledger.tickets[3].parked);
+  ASSERT_TRUE(t.ledger.tickets[4].parked);
+  const std::int64_t before = expected_wait_of(t.ledger, t.lock, 3, t.now_us);
+  EXPECT_NEAR(expected_wait_of(t.ledger, t.lock, 4, t.now_us) - before, 50'000, 1'000);
+  EXPECT_NEAR(expected_wait_of(t.ledger, t.lock, 5, t.now_us) - before, 100'000, 1'000);
 }
 
 // Without early rejection 32 % and 66 % of the tickets expired in the queue.

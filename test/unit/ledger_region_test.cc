@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ledger/borrowing.h"
+#include "ledger/class_use.h"
 #include "ledger_fixture.h"
 
 namespace sluice::ledger {

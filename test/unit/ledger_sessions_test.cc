@@ -103,7 +103,8 @@ TEST_F(LedgerSessions, StatesFollowTheSession) {
   // Evicted: nothing may run.
   t.ledger.sessions[0].state = static_cast<std::uint32_t>(SessionState::closing);
   EXPECT_FALSE(session_busy(t.ledger, 0));
-  EXPECT_EQ(session_ready(t.ledger, 0), Status::draining);
+  EXPECT_EQ(session_ready(t.ledger, 0), Status::ok);
+  EXPECT_EQ(state(0), SessionState::closing);
   EXPECT_EQ(close(0), Status::ok);
   EXPECT_EQ(state(0), SessionState::session_released);
   EXPECT_TRUE(session_busy(t.ledger, 7));

@@ -252,5 +252,78 @@ TEST(LedgerTicketIdentityProperty, AnswersAsAPlainModelDoes) {
   }
 }
 
+// Falsifies an index, sees the balance named, and puts it back.
+class LedgerTicketIndex : public LedgerTicketIdentity {
+ protected:
+  LedgerTicketIndex() {
+    // Alive: one that runs, one that waits. Ended: id 5 twice, of which the index keeps the newer receipt, and id 6.
+    EXPECT_EQ(begin(0, 1).status, Status::ok);
+    for (const std::uint32_t number : {5U, 5U, 6U}) {
+      EXPECT_EQ(begin(2, number).status, Status::queued);
+      EXPECT_EQ(t.end(2, Status::cancelled).status, Status::cancelled);
+      t.now_us += 1000;
+    }
+    EXPECT_EQ(begin(1, 2).status, Status::queued);
+    EXPECT_EQ(t.audit_report(), "");
+  }
+
+  template <typename T>
+  void expect_named(const char* balance, T& field, T wrong) {
+    std::swap(field, wrong);
+    EXPECT_NE(t.audit_report().find(balance), std::string::npos) << balance;
+    std::swap(field, wrong);
+    EXPECT_EQ(t.audit_report(), "");
+  }
+
+  // The bucket that begins with this record.
+  static std::uint32_t& bucket_of(std::uint32_t* buckets, std::uint32_t count, std::uint32_t record) {
+    for (std::uint32_t i = 0; i < count; i++) {
+      if (buckets[i] == record) return buckets[i];
+    }
+    ADD_FAILURE() << "no bucket begins with record " << record;
+    return buckets[0];
+  }
+  std::uint32_t& live_bucket_of(std::uint32_t ticket) {
+    return bucket_of(t.ledger.id_buckets, id_bucket_count(t.ledger.header->sizes), ticket);
+  }
+  std::uint32_t& receipt_bucket_of(std::uint32_t receipt) {
+    return bucket_of(t.ledger.receipt_buckets, receipt_bucket_count(t.ledger.header->sizes), receipt);
+  }
+};
+
+TEST_F(LedgerTicketIndex, TheAuditNamesALiveTicketThatIsNotInItsIndex) {
+  expect_named("ticket_identity", live_bucket_of(1), kNil);
+  expect_named("ticket_identity", t.ledger.tickets[1].id, id_of(77));
+  expect_named("ticket_identity", t.ledger.tickets[1].owner, kStranger);
+}
+
+TEST_F(LedgerTicketIndex, TheAuditNamesAChainThatLeadsToTheWrongTicketOrNowhere) {
+  expect_named("ticket_identity", t.ledger.tickets[1].id_next, 1U);    // endless
+  expect_named("ticket_identity", t.ledger.tickets[1].id_next, 3U);    // one that is not alive
+  expect_named("ticket_identity", t.ledger.tickets[1].id_next, 999U);  // beyond the table
+  expect_named("ticket_identity", t.ledger.tickets[1].owner, 0U);      // one that nobody named
+}
+
+TEST_F(LedgerTicketIndex, TheAuditNamesAReceiptThatIsNotInItsIndex) {
+  expect_named("receipt_identity", receipt_bucket_of(2), kNil);
+  expect_named("receipt_identity", receipt_bucket_of(1), 0U);  // the older one of the same id instead of the newer
+  expect_named("receipt_identity", t.ledger.receipts[2].hash_next, 2U);
+  expect_named("receipt_identity", t.ledger.receipts[2].hash_next, 999U);
+  expect_named("receipt_identity", t.ledger.receipts[2].owner, kStranger);
+}
+
+// What an owner left in a record does not make it a named request: neither in shadow nor after a later take.
+TEST_F(LedgerTicketIdentity, AnOwnerThatIsLeftInARecordIsNoDiscrepancy) {
+  EXPECT_EQ(begin(0, 1).status, Status::ok);
+  EXPECT_EQ(t.finish(0), Status::ok);
+  EXPECT_EQ(take(t.ledger, 0, t.request(a, 0)), Status::ok);
+  EXPECT_NE(t.ledger.tickets[0].owner, 0U);
+  EXPECT_EQ(t.audit_report(), "");
+  TicketRequest request = named(2);
+  request.enforce = false;
+  EXPECT_EQ(t.begin_locked(1, request).status, Status::ok);
+  EXPECT_EQ(t.audit_report(), "");
+}
+
 }  // namespace
 }  // namespace sluice::ledger
