@@ -42,18 +42,37 @@ subtest 'case F11: a holder that waits for a lock of a queued ticket gets it in 
   $server->ledger_is_zero('the ledger is zero');
 };
 
-subtest 'case F11: with the overdraft used up the deadline still breaks the wait' => sub {
-  $server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 1500 } }, overdraft => { max => 0 } }, over_limit => 'drain');
+# A reader is queued with a lock that the ALTER TABLE of a holder needs. The answers of both, and of the policy's generation.
+sub meet_a_reader {
+  my ($permits, $deadline_ms, @others) = @_;
+  my $generation = $server->apply({ classes => { interactive => { permits => $permits, queueDeadlineMs => $deadline_ms } }, overdraft => { max => 0 } },
+    over_limit => 'drain');
   my ($holder, $reader) = map { $server->connect('app') } 1 .. 2;
-  $holder->run('BEGIN');
-  $holder->run('SELECT 1');
+  for my $wire ($holder, @others) { $wire->run('BEGIN'); $wire->run('SELECT 1'); }
   $reader->send_query('SELECT sum(v) FROM r');
-  ok($server->wait_waiters(1), 'a reader is queued');
-  is($holder->code('ALTER TABLE r ADD COLUMN again int'), '', 'ALTER TABLE of the holder succeeds');
-  $holder->run('COMMIT');
-  my $answer = $reader->finish;
-  is($answer->{error}{code}, '53000', 'the reader was told to retry');
-  like($answer->{error}{detail} // '', qr/reason=(overdraft_exhausted|queue_deadline) retry=after/, 'with the reason');
+  $server->wait_waiters(1);
+  is($holder->code("ALTER TABLE r ADD COLUMN column_$generation int"), '', 'ALTER TABLE of the holder succeeds');
+  $_->run('COMMIT') for $holder, @others;
+  return ($reader->finish->{error}, $generation);
+}
+
+my $delay = qr/(?:[23]\d\d|400)/;
+my $uuid = qr/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
+
+subtest 'case F11: where nothing moves and there is no overdraft the blocker is refused' => sub {
+  my ($error, $generation) = meet_a_reader(1, $PATIENT);
+  is($error->{code}, '53000', 'the reader was told to retry');
+  like($error->{detail}, qr/^sluice reason=overdraft_exhausted retry=after retry_after_ms=$delay rule=overdraft\.max used=0 limit=0 class=interactive tenant=app ticket=$uuid generation=$generation$/,
+    'with all of the reason');
+  $server->ledger_is_zero('the ledger is zero');
+};
+
+# A holder that does not wait for a lock may end at any time and serve the blocker, so nobody is refused for it.
+subtest 'case F11: while another holder goes on only the deadline breaks the wait' => sub {
+  my ($error, $generation) = meet_a_reader(2, 1500, $server->connect('app'));
+  is($error->{code}, '53000', 'the reader was told to retry');
+  like($error->{detail}, qr/^sluice reason=queue_deadline retry=after retry_after_ms=$delay rule=executionClasses\.interactive\.queueDeadlineMs used=\d{4,} limit=1500 class=interactive tenant=app ticket=$uuid generation=$generation$/,
+    'with all of the reason');
   $server->ledger_is_zero('the ledger is zero');
 };
 

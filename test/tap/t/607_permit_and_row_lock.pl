@@ -77,18 +77,36 @@ subtest 'case F11: a circle through a session lock is dissolved by the overdraft
   $server->ledger_is_zero('the ledger is zero');
 };
 
-subtest 'case F11: without an overdraft the deadline breaks it: no wait is unbounded' => sub {
-  $server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 2000 } }, overdraft => { max => 0 } });
+# The owner of the lock is refused for the reason that is given; the holder still waits for the lock, which is its own affair.
+sub circle_is_broken {
+  my ($reason, $rule, @idle) = @_;
   my ($owner, $holder) = map { $server->connect('app') } 1 .. 2;
+  for my $wire (@idle) { $wire->run('BEGIN'); $wire->run('SELECT 1'); }
   close_the_circle($owner, $holder);
   my $error = $owner->finish->{error};
   is($error->{code}, '53000', 'the owner of the lock is refused');
-  like(detail_of($error)->{reason}, qr/^(queue_deadline|overdraft_exhausted)$/, 'by its deadline, or because there is no overdraft') or diag(Sluice::Wire::describe($error));
-  ok(!$holder->readable, 'the holder still waits for the lock, which is its own affair');
+  is_deeply([ @{ detail_of($error) }{qw(reason retry rule class tenant)} ], [ $reason, 'after', $rule, 'interactive', 'app' ], "by $rule")
+    or diag(Sluice::Wire::describe($error));
+  ok(!$holder->readable, 'the holder still waits for the lock');
   $owner->close;
   is($holder->finish->{error}, undef, 'when the owner goes away, it has the lock');
-  $holder->run('COMMIT');
+  $_->run('COMMIT') for $holder, @idle;
   $server->ledger_is_zero('the ledger is zero');
+  return detail_of($error);
+}
+
+subtest 'case F11: without an overdraft a circle in which nothing moves is broken' => sub {
+  $server->apply({ classes => { interactive => { permits => 1, queueDeadlineMs => 600000 } }, overdraft => { max => 0 } });
+  my $detail = circle_is_broken('overdraft_exhausted', 'overdraft.max');
+  is("$detail->{used} $detail->{limit}", '0 0', 'with its numbers');
+};
+
+# Somebody who holds a permit and waits for no lock may end at any time: nobody is refused for the overdraft meanwhile.
+subtest 'case F11: without an overdraft the deadline breaks it: no wait is unbounded' => sub {
+  $server->apply({ classes => { interactive => { permits => 2, queueDeadlineMs => 2000 } }, overdraft => { max => 0 } });
+  my $detail = circle_is_broken('queue_deadline', 'executionClasses.interactive.queueDeadlineMs', $server->connect('app'));
+  is($detail->{limit}, 2000, 'the deadline');
+  cmp_ok($detail->{used}, '>=', 2000, 'had passed');
 };
 
 is($server->value('SELECT count(*) FROM sluice.reconcile()'), 0, 'reconcile() is empty');
