@@ -6,6 +6,9 @@ namespace {
 // Long enough for every message of ours: two nonces of at most kMaxNonceBytes, a salt in base64, some letters.
 constexpr std::size_t kReplyBytes = 2 * wire::kMaxNonceBytes + wire::base64_length(wire::kMaxSaltBytes) + 64;
 
+// The server, to which a message is a C string, refuses one that goes on behind a NUL.
+bool has_nul(std::string_view message) noexcept { return message.find('\0') != std::string_view::npos; }
+
 template <typename Write>
 std::string written(Write write) {
   std::uint8_t buffer[kReplyBytes];
@@ -45,7 +48,8 @@ ScramResult ScramServer::first(std::string_view mechanism, std::string_view mess
     return fail(ScramResult::malformed, "client selected a mechanism that was not offered");
   }
   wire::ClientFirst client = {};
-  if (!wire::read_client_first(message, client)) return fail(ScramResult::malformed, "malformed first SCRAM message");
+  if (has_nul(message) || !wire::read_client_first(message, client))
+    return fail(ScramResult::malformed, "malformed first SCRAM message");
   ScramResult flag = check_binding_flag(client);
   if (flag != ScramResult::go_on) return flag;
   std::string ours = random_nonce();
@@ -68,7 +72,8 @@ std::string ScramServer::expected_binding() const {
 
 ScramResult ScramServer::final(std::string_view message, std::string& reply) {
   wire::ClientFinal client = {};
-  if (!wire::read_client_final(message, client)) return fail(ScramResult::malformed, "malformed last SCRAM message");
+  if (has_nul(message) || !wire::read_client_final(message, client))
+    return fail(ScramResult::malformed, "malformed last SCRAM message");
   if (client.channel_binding != expected_binding()) {
     return plus_ ? fail(ScramResult::binding_differs, "channel binding differs from this connection's certificate")
                  : fail(ScramResult::malformed, "channel binding flag differs from the first SCRAM message");
