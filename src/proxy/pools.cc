@@ -201,7 +201,6 @@ void Pools::acquire(PoolId id, WaiterId waiter, Time now) {
   pool.waiters.push_back(waiters_, slot);
   pool.newcomer = true;
   waiting_.emplace(waiter, slot);
-  serve(id, AssignSource::idle, now);
   settle(id, now);
 }
 
@@ -210,7 +209,6 @@ bool Pools::leave(WaiterId waiter, Time now) {
   if (found == waiting_.end()) return false;
   const PoolId id = waiters_[found->second].pool;
   drop_waiter(found->second);
-  serve(id, AssignSource::idle, now);
   settle(id, now);
   return true;
 }

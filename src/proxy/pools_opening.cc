@@ -225,6 +225,7 @@ void Pools::note_failure(PoolId id, ConnectFailure failure, Time started, Time n
 
 // After anything that changed who waits or what is there to serve them.
 void Pools::settle(PoolId id, Time now) {
+  serve(id, AssignSource::idle, now);
   consider(id, now);
   serve_wanting(now);
   if (pools_[id].used) schedule(id, due(pools_[id]));

@@ -70,7 +70,6 @@ void Pools::wake(PoolId id, Time now) {
   }
   expire(id, now);
   if (now >= pool.upkeep_at) upkeep(id, now);
-  serve(id, AssignSource::idle, now);
   settle(id, now);
 }
 
@@ -198,7 +197,6 @@ void Pools::snapshot_moved(ServerId newest, Time now) {
 void Pools::gate_changed(PoolId id, Time now) {
   pools_[id].start_gated = false;
   pools_[id].connect_gated = false;
-  serve(id, AssignSource::idle, now);
   settle(id, now);
 }
 
@@ -217,7 +215,6 @@ void Pools::set_options(PoolId id, const PoolOptions& options, Time now) {
   shrink(id, now);
   // What was due in a second may be due now.
   if (pool.upkeep_at != kNever) upkeep(id, now);
-  serve(id, AssignSource::idle, now);
   settle(id, now);
 }
 
