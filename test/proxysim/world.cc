@@ -273,7 +273,7 @@ void World::act() {
     reload();
   } else if (what < 925) {
     change_gates();
-  } else if (what < 940) {
+  } else if (what < 935) {
     retire();
   } else if (what < 945) {
     move_snapshot();
@@ -345,7 +345,7 @@ void World::go_away() {
 
 void World::change_mood() {
   Mood& mood = moods_[user_name(below(kUsers))];
-  mood = chance(60) ? Mood::well : static_cast<Mood>(1 + below(4));
+  mood = chance(75) ? Mood::well : static_cast<Mood>(1 + below(4));
 }
 
 void World::reload() {
@@ -404,8 +404,9 @@ void World::retire() {
 }
 
 void World::move_snapshot() {
-  const ServerId server = random_server();
-  if (server == 0 || oracle_.servers.at(server).state != ModelState::held) return;
+  const std::uint64_t client = random_client(ClientState::holding);
+  if (client == kNobody) return;
+  const ServerId server = clients_[client].server;
   oracle_.snapshot_moved(server);
   pools_->snapshot_moved(server, now_);
 }
