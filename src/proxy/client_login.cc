@@ -83,7 +83,7 @@ LoginStep ClientLogin::start_packet(const wire::StartupPacket& packet, wire::Byt
     case wire::StartupKind::startup_message:
       return startup_message(packet, out);
     case wire::StartupKind::unsupported_version:
-      old_protocol_ = packet.version >> 16U < 3;
+      old_protocol_ = packet.version >> 16U < 3 && packet.version != 0;
       return fail(LoginOutcome::unsupported, "protocol " + version_text(packet.version), "0A000",
                   "unsupported frontend protocol " + version_text(packet.version) + std::string(kVersions) +
                       std::to_string(options_.newest_protocol & 0xFFFFU),
@@ -318,7 +318,7 @@ LoginStep ClientLogin::refuse_password(Output& out) {
   return refuse({"FATAL", "28P01", message, {}, {}}, out);
 }
 
-LoginStep ClientLogin::violation(std::string message, Output& out) {
+LoginStep ClientLogin::violation(const std::string& message, Output& out) {
   return fail(LoginOutcome::protocol, message, "08P01", message, "", out);
 }
 

@@ -125,7 +125,7 @@ class ClientLogin {
   [[nodiscard]] LoginStep take_password(wire::Bytes payload, Output& out);
   [[nodiscard]] LoginStep answer(wire::Bytes payload, Output& out);
   [[nodiscard]] LoginStep scram_failed(ScramResult result, Output& out);
-  [[nodiscard]] LoginStep violation(std::string message, Output& out);
+  [[nodiscard]] LoginStep violation(const std::string& message, Output& out);
   [[nodiscard]] LoginStep proved(Output& out);
   [[nodiscard]] LoginStep fail(LoginOutcome outcome, std::string reason, std::string_view sqlstate,
                                std::string_view message, std::string_view hint, Output& out);

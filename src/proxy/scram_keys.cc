@@ -42,16 +42,14 @@ bool equal_keys(const ScramKey& left, const ScramKey& right) noexcept {
 }
 
 Secret& Secret::operator=(const Secret& other) {
-  if (this == &other) return *this;
-  wipe();
-  text_ = other.text_;
+  if (this != &other) *this = Secret(other);
   return *this;
 }
 
-Secret& Secret::operator=(Secret&& other) {
+Secret& Secret::operator=(Secret&& other) noexcept {
   if (this == &other) return *this;
-  *this = static_cast<const Secret&>(other);
-  other.wipe();
+  wipe();
+  text_.swap(other.text_);
   return *this;
 }
 

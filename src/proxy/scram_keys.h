@@ -34,23 +34,24 @@ struct ScramKey {
 // In a time that does not depend on the contents.
 [[nodiscard]] bool equal_keys(const ScramKey& left, const ScramKey& right) noexcept;
 
-// A text that is wiped before its memory is given back. Its size is set once, so that it never leaves a copy behind.
+// A text that is wiped before its memory is given back. Its memory is never inside the object, where a move would leave
+// a copy behind, and its size is set once.
 class Secret {
  public:
   Secret() = default;
-  explicit Secret(std::string_view text) : text_(text) {}
-  Secret(const Secret& other) : text_(other.text_) {}
-  Secret(Secret&& other) : text_(other.text_) { other.wipe(); }
+  explicit Secret(std::string_view text) : text_(text.begin(), text.end()) {}
+  Secret(const Secret&) = default;
+  Secret(Secret&&) noexcept = default;
   Secret& operator=(const Secret& other);
-  Secret& operator=(Secret&& other);
+  Secret& operator=(Secret&& other) noexcept;
   ~Secret() { wipe(); }
 
-  [[nodiscard]] std::string_view view() const noexcept { return text_; }
+  [[nodiscard]] std::string_view view() const noexcept { return {text_.data(), text_.size()}; }
   [[nodiscard]] bool empty() const noexcept { return text_.empty(); }
   void wipe() noexcept;
 
  private:
-  std::string text_;
+  std::vector<char> text_;
 };
 
 // What a server knows of a password: enough to verify a client, not enough to log in as one.

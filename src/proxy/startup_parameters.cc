@@ -133,7 +133,18 @@ StartupRefusal read_options(std::string_view options, std::vector<Setting>& sett
   }
 }
 
-StartupRefusal problem_of(const wire::StartupSummary& summary) {
+std::string_view last_value(wire::Bytes parameters, std::string_view wanted) {
+  wire::ParameterReader reader(parameters);
+  std::string_view name;
+  std::string_view value;
+  std::string_view last;
+  while (reader.next(name, value)) {
+    if (name == wanted) last = value;
+  }
+  return last;
+}
+
+StartupRefusal problem_of(const wire::StartupSummary& summary, wire::Bytes parameters) {
   switch (summary.problem) {
     case wire::StartupProblem::none:
       return {};
@@ -142,7 +153,7 @@ StartupRefusal problem_of(const wire::StartupSummary& summary) {
     case wire::StartupProblem::name_too_long:
       return {"42622", "user or database name is longer than 63 bytes", ""};
     case wire::StartupProblem::invalid_replication:
-      return {"22023", "invalid value for parameter \"replication\"",
+      return {"22023", "invalid value for parameter \"replication\": " + quoted(last_value(parameters, "replication")),
               "Valid values are: \"false\", 0, \"true\", 1, \"database\"."};
   }
   return {"08P01", "invalid startup packet", ""};
@@ -174,7 +185,7 @@ StartupRefusal read_startup_parameters(wire::Bytes parameters, Profile profile, 
     if (name == "options" || name == "replication")
       return unsupported(name, "This pool accepts few startup parameters.");
   }
-  StartupRefusal refusal = problem_of(summary);
+  StartupRefusal refusal = problem_of(summary, parameters);
   if (!refusal.sqlstate.empty()) return refusal;
   if (summary.replication != wire::Replication::no && !allow_replication) {
     return unsupported("replication", "Connect to the server itself for replication.");

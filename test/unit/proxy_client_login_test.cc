@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
+#include <iterator>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -312,7 +313,7 @@ TEST(ProxyClientLogin, AMalformedListOfParametersIsAProtocolViolation) {
 }
 
 TEST(ProxyClientLogin, OtherVersionsAreUnsupported) {
-  for (std::uint32_t version : {4U << 16U, 1234U << 16U | 5677U, 0xFFFFFFFFU}) {
+  for (std::uint32_t version : {0U, 4U << 16U, 1234U << 16U | 5677U, 0xFFFFFFFFU}) {
     Client client(plaintext());
     EXPECT_EQ(client.send(made_startup(version, {{"user", "app"}})), LoginStep::close);
     EXPECT_TRUE(client.error().starts_with("FATAL 0A000 unsupported frontend protocol "));
@@ -576,6 +577,40 @@ TEST(ProxyClientLogin, TheClientsOwnNameOfItsApplicationIsEchoed) {
   const std::uint8_t key[] = {1, 2, 3, 4};
   ASSERT_EQ(client.login.snapshot(parameters, {7, key}, client.out), LoginStep::accepted);
   EXPECT_EQ(client.out.take_client()[0].payload, "application_name\0mine\0"s);
+}
+
+// Whatever comes, in whatever pieces: it ends, with at most one ErrorResponse, and nobody is let in.
+TEST(ProxyClientLogin, NoRandomBytesAreLetIn) {
+  std::mt19937 random(20240507);
+  const std::string pieces[] = {kSslRequest,
+                                kGssencRequest,
+                                kStartup,
+                                sasl_initial("SCRAM-SHA-256", "n,,n=,r=abc"),
+                                made_message('p', "c=biws,r=abc,p=AAAA"),
+                                made_message('p', "secret\0"s)};
+  for (int round = 0; round < 3000; round++) {
+    ClientLoginOptions options = round % 2 == 0 ? plaintext() : ClientLoginOptions{};
+    if (round % 3 == 0) options.method = ClientMethod::password;
+    if (round % 5 == 0) options.profile = Profile::strict;
+    Client client(options);
+    LoginStep step = LoginStep::need_more;
+    for (int i = 0; i < 12 && step != LoginStep::close && step != LoginStep::cancel_request; i++) {
+      std::string bytes = pieces[random() % std::size(pieces)];
+      for (unsigned changes = random() % 3; changes > 0; changes--)
+        bytes[random() % bytes.size()] = static_cast<char>(random());
+      if (random() % 4 == 0) bytes.resize(random() % bytes.size());
+      step = client.send(bytes);
+      if (step == LoginStep::start_tls) {
+        client.buffer.clear();
+        step = client.login.tls_started({random() % 2 == 0, kEndPoint});
+      }
+      if (step == LoginStep::lookup_verifier) step = client.login.verifier(found(), client.out);
+      if (step == LoginStep::verify_password) step = client.login.refuse_password(client.out);
+      ASSERT_LE(client.buffer.size(), wire::kMaxStartupBytes + bytes.size());
+    }
+    ASSERT_NE(step, LoginStep::pool_snapshot) << round;
+    ASSERT_NE(step, LoginStep::accepted) << round;
+  }
 }
 
 TEST(ProxyClientLogin, EveryPhaseHasAName) {

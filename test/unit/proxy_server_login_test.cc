@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -446,6 +448,35 @@ TEST(ProxyServerLogin, ParametersAreBounded) {
   }
   EXPECT_EQ(server.say(made_message('S', "p0\0again\0"s)), ServerLoginStep::need_more);
   EXPECT_EQ(server.say(made_message('S', "one more\0v\0"s)), ServerLoginStep::failed);
+}
+
+// Whatever comes, in whatever pieces: without the right signature it never ends well.
+TEST(ProxyServerLogin, NoRandomBytesLogIn) {
+  std::mt19937 random(20240508);
+  const std::string pieces[] = {made_authentication(10, kOffer),
+                                made_authentication(11, "r=abc,s=AAAA,i=4096"),
+                                made_authentication(12, "v=AAAA"),
+                                made_authentication(0),
+                                kKey,
+                                kReady,
+                                made_message('S', "a\0b\0"s),
+                                made_error("FATAL", "28000", "no"),
+                                made_message('v', big_endian(wire::kProtocol30) + big_endian(0))};
+  for (int round = 0; round < 3000; round++) {
+    Server server(round % 2 == 0 ? without_tls() : ServerLoginOptions{});
+    server.start(round % 2 != 0);
+    ServerLoginStep step = ServerLoginStep::need_more;
+    for (int i = 0; i < 12 && step == ServerLoginStep::need_more; i++) {
+      std::string bytes = pieces[random() % std::size(pieces)];
+      for (unsigned changes = random() % 3; changes > 0; changes--)
+        bytes[random() % bytes.size()] = static_cast<char>(random());
+      if (random() % 4 == 0) bytes.resize(random() % bytes.size());
+      step = server.say(bytes);
+    }
+    ASSERT_NE(step, ServerLoginStep::ready) << round;
+    ASSERT_FALSE(server.login.authenticated()) << round;
+    ASSERT_FALSE(server.login.secret_sent()) << round << ": no message continues our own nonce";
+  }
 }
 
 TEST(ProxyServerLogin, EveryFailureHasANameAndNoReasonASecret) {

@@ -135,6 +135,8 @@ TEST(ProxyStartupParameters, CompatibleRefusesByNameWhatItCannotGive) {
 TEST(ProxyStartupParameters, ReplicationIsReadAsTheServerReadsItAndHandedOnWhereThePoolCan) {
   EXPECT_EQ(compatible({{"replication", "false"}}).refusal.sqlstate, "");
   EXPECT_EQ(compatible({{"replication", "maybe"}}).refusal.sqlstate, "22023");
+  EXPECT_EQ(compatible({{"replication", "on"}, {"replication", "maybe"}}).refusal.message,
+            "invalid value for parameter \"replication\": \"maybe\"");
   Judged judged = judge({{"user", "app"}, {"replication", "database"}}, Profile::compatible, true);
   EXPECT_EQ(judged.refusal.sqlstate, "");
   EXPECT_EQ(judged.parameters.replication, wire::Replication::logical);
