@@ -53,7 +53,8 @@ struct AuthFailureOptions {
 
 // Beyond SCRAM nothing is answered unless it is allowed here.
 struct ServerLoginOptions {
-  bool tls = true;               // without it the server must not be able to ask for anything but SCRAM
+  bool tls = true;               // ask for it
+  bool tls_required = true;      // a server without TLS is not used; else the login goes on in plaintext
   bool allow_nothing = false;    // the server may ask for nothing: peer, client certificate
   bool allow_cleartext = false;  // and only inside TLS
   bool allow_md5 = false;

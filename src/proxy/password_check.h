@@ -1,7 +1,8 @@
 // Cleartext passwords that a server verifies (the strict profile, L5 to L16). It remembers which ones the server
 // accepted, as an HMAC under a key that dies with the process, lets equal ones share a verification, holds the number
 // of verifications down, and asks the failures whether somebody is guessing. It never keeps a password. Owns the
-// remembered ones and the verifications in progress; the conversation with the server is the caller's.
+// remembered ones and the verifications in progress; the conversation with the server is the caller's, and so is the
+// cap on logins in progress, which bounds how many can wait here.
 #pragma once
 
 #include <cstddef>

@@ -82,15 +82,21 @@ ServerLoginStep ServerLogin::start(Output& out) {
   return ServerLoginStep::need_more;
 }
 
-ServerLoginStep ServerLogin::ssl_answer(wire::Bytes& input) {
+ServerLoginStep ServerLogin::ssl_answer(wire::Bytes& input, Output& out) {
   if (input.empty()) return ServerLoginStep::need_more;
   std::uint8_t answer = input[0];
   input = input.subspan(1);
-  if (answer == kTlsDeclined) return fail(ServerFailure::tls_refused, "the server has no TLS");
+  if (answer == kTlsDeclined && options_.tls_required) return fail(ServerFailure::tls_refused, "the server has no TLS");
   // An error in plaintext could come from anybody, so its text is not passed on.
-  if (answer != kTlsAccepted) return fail(ServerFailure::tls_refused, "the server answers SSLRequest with an error");
+  if (answer != kTlsAccepted && answer != kTlsDeclined) {
+    return fail(ServerFailure::tls_refused, "the server answers SSLRequest with an error");
+  }
   if (!input.empty())
     return fail(ServerFailure::protocol, "the server sends plaintext behind its answer to SSLRequest");
+  if (answer == kTlsDeclined) {
+    send_startup(out);
+    return ServerLoginStep::need_more;
+  }
   state_ = State::handshake;
   return ServerLoginStep::start_tls;
 }
@@ -127,7 +133,7 @@ ServerLoginStep ServerLogin::receive(wire::Bytes& input, Output& out) {
     case State::start:
       return input.empty() ? ServerLoginStep::need_more : fail(ServerFailure::protocol, "the server speaks first");
     case State::ssl_answer:
-      return ssl_answer(input);
+      return ssl_answer(input, out);
     case State::login:
       break;
   }

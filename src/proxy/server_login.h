@@ -78,7 +78,7 @@ class ServerLogin {
  private:
   enum class State : std::uint8_t { start, ssl_answer, handshake, login, ready, failed };
 
-  [[nodiscard]] ServerLoginStep ssl_answer(wire::Bytes& input);
+  [[nodiscard]] ServerLoginStep ssl_answer(wire::Bytes& input, Output& out);
   void send_startup(Output& out);
   [[nodiscard]] ServerLoginStep message(std::uint8_t type, wire::Bytes payload, Output& out);
   [[nodiscard]] ServerLoginStep authentication(wire::Bytes payload, Output& out);

@@ -137,6 +137,30 @@ TEST(ProxyServerLogin, NothingIsSentToAServerWithoutTls) {
   }
 }
 
+TEST(ProxyServerLogin, WhereTlsIsOptionalAServerWithoutItIsUsedInPlaintext) {
+  ServerLoginOptions optional;
+  optional.tls_required = false;
+  Server server(optional);
+  EXPECT_EQ(server.login.start(server.out), ServerLoginStep::need_more);
+  server.out.server.clear();
+  EXPECT_EQ(server.say("N"), ServerLoginStep::need_more);
+  EXPECT_EQ(server.out.server.substr(4, 4), big_endian(wire::kProtocol30));
+  server.out.server.clear();
+  EXPECT_EQ(server.scram(keys_of("pencil").verifier, kOfferPlus, {}), ServerLoginStep::need_more);
+  EXPECT_EQ(server.mechanism, "SCRAM-SHA-256") << "no channel to bind";
+  for (const std::string& answer : {"N"s + made_authentication(0), made_error("FATAL", "53300", "full"), "x"s}) {
+    Server refused(optional);
+    EXPECT_EQ(refused.login.start(refused.out), ServerLoginStep::need_more);
+    EXPECT_EQ(refused.say(answer), ServerLoginStep::failed);
+  }
+  ServerLoginOptions cleartext = optional;
+  cleartext.allow_cleartext = true;
+  Server asks(cleartext);
+  EXPECT_EQ(asks.login.start(asks.out), ServerLoginStep::need_more);
+  EXPECT_EQ(asks.say("N"), ServerLoginStep::need_more);
+  EXPECT_EQ(asks.say(made_authentication(3)), ServerLoginStep::failed) << "never in plaintext";
+}
+
 TEST(ProxyServerLogin, AWholeLogin) {
   Server server(without_tls());
   server.start(false);
