@@ -144,6 +144,7 @@ void admit_login(const Port* port, Oid role_oid, bool superuser) {
   backend.governed = true;
   backend.connecting = true;
   backend.never_queues = backend.identity.standing != policy::Standing::ordinary;
+  note_particulars();
 }
 
 void authenticate(Port* port, int status) {

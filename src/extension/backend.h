@@ -18,8 +18,13 @@ struct ClassTerms {
 
 struct Backend {
   bool governed;       // a client backend with a session record
-  bool never_queues;   // administrators
+  bool holds_permit;   // the ticket is granted: return it at the transaction's end
+  bool exempt;         // a statement that never waits is on the stack
+  bool keeps_permit;   // a utility that may commit inside is on the stack
   bool connecting;     // the login transaction has not ended yet
+  bool time_limited;   // the held permit has a time limit
+  bool particular;     // its next transaction needs more than a look at the policy's version: see standing.h
+  bool never_queues;   // administrators
   std::uint32_t slot;  // PGPROC index: session record and ticket
 
   // Who it is, as of policy_version.
@@ -32,11 +37,6 @@ struct Backend {
   char role[policy::kNameBytes];
   char database[policy::kNameBytes];
 
-  // What it holds.
-  bool holds_permit;  // the ticket is granted: return it at the transaction's end
-  bool time_limited;  // the held permit has a time limit
-  bool keeps_permit;  // a utility that may commit inside is on the stack
-  bool exempt;        // a statement that never waits is on the stack
   int utility_depth;  // utilities on the stack
 };
 

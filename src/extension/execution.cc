@@ -110,6 +110,29 @@ inline ledger::TicketRequest request_now(bool enforce, std::int64_t now) {
   settle(outcome, request, original);
 }
 
+// Inlined twice: what it is told is known where it is called.
+[[gnu::always_inline]] inline void admit(bool enforce, bool named, WaitPlace place) {
+  if (!ledger::session_busy(the_ledger, backend.slot)) raise_evicted();
+  const std::int64_t now = now_us();
+  // Never passed on, so that it lives in registers.
+  const ledger::TicketRequest request = request_now(enforce, now);
+  // Who names a request is looked up under the lock.
+  if (!named && ledger::take(the_ledger, backend.slot, request) == policy::Status::ok) {
+    backend.holds_permit = true;
+    backend.time_limited = request.time_limit_us != 0;
+    return;
+  }
+  admit_slowly(enforce, now, place);
+}
+
+[[gnu::noinline]] void admit_carefully(WaitPlace place) {
+  refresh_standing();
+  if (backend.never_queues) return;
+  const ledger::Mode mode = effective_mode();
+  if (mode == ledger::Mode::off) return;
+  admit(mode == ledger::Mode::enforce, is_ticket_declared(), place);
+}
+
 [[gnu::noinline]] policy::Status release_under_lock(std::int64_t now) {
   ledger::Wakes wakes = {};
   policy::Status status = policy::Status::ok;
@@ -129,24 +152,11 @@ inline ledger::TicketRequest request_now(bool enforce, std::int64_t now) {
 
 }  // namespace
 
-void admit_transaction(WaitPlace place) {
-  refresh_standing();
-  if (backend.never_queues) return;
-  const ledger::Mode mode = effective_mode();
-  if (mode == ledger::Mode::off) return;
-  if (!ledger::session_busy(the_ledger, backend.slot)) raise_evicted();
-
-  const bool enforce = mode == ledger::Mode::enforce;
-  const std::int64_t now = now_us();
-  // Never passed on, so that it lives in registers.
-  const ledger::TicketRequest request = request_now(enforce, now);
-  // Who names a request is looked up under the lock.
-  if (!is_ticket_declared() && ledger::take(the_ledger, backend.slot, request) == policy::Status::ok) {
-    backend.holds_permit = true;
-    backend.time_limited = request.time_limit_us != 0;
-    return;
-  }
-  admit_slowly(enforce, now, place);
+// Flattened, because the ledger's two steps are a handful of instructions and its calls would be as many again.
+[[gnu::flatten]] void admit_transaction(WaitPlace place) {
+  if (is_standing_plain() && effective_mode() == ledger::Mode::enforce) [[likely]]
+    return admit(true, false, place);
+  admit_carefully(place);
 }
 
 void release_permit() noexcept {

@@ -16,16 +16,21 @@ ExecutorRun_hook_type previous_run = nullptr;
 // Login event triggers (17+) run before the client can send anything; their statements must never wait.
 bool runs_before_first_command() { return debug_query_string == nullptr; }
 
-void executor_start(QueryDesc* query, int eflags) {
-  if (wants_permit() && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 && !runs_before_first_command()) {
-    WaitPlace place = {WaitPlace::Kind::executor, query};
-    admit_transaction(place);
-  }
+void chain_start(QueryDesc* query, int eflags) {
   if (previous_start != nullptr) {
     previous_start(query, eflags);
   } else {
     standard_ExecutorStart(query, eflags);
   }
+}
+
+void executor_start(QueryDesc* query, int eflags) {
+  if (!wants_permit() || (eflags & EXEC_FLAG_EXPLAIN_ONLY) != 0 || runs_before_first_command()) {
+    return chain_start(query, eflags);
+  }
+  WaitPlace place = {WaitPlace::Kind::executor, query};
+  admit_transaction(place);
+  chain_start(query, eflags);
 }
 
 void chain_run(SLUICE_RUN_PARAMETERS) {

@@ -54,7 +54,7 @@ bool differs(const char* setting, const char* known, std::size_t known_bytes) {
   return !has_own_hook(setting) && std::strncmp(setting_value(setting), known, known_bytes - 1) != 0;
 }
 
-[[gnu::noinline]] bool own_settings_differ() {
+bool own_settings_differ() {
   return differs(declaration.class_setting, declaration.class_name, sizeof(declaration.class_name)) ||
          differs(declaration.tenant_setting, declaration.tenant_name, sizeof(declaration.tenant_name));
 }
@@ -122,9 +122,19 @@ bool settle(const policy::Policy& policy, std::uint64_t version) {
 
 }  // namespace
 
-void declaration_changed() { declaration.changed = true; }
+void note_particulars() {
+  backend.particular = declaration.changed || declaration.must_compare || ticket.given || backend.never_queues;
+}
 
-void ticket_declared(const char* text) { ticket.given = policy::parse_uuid(text, ticket.id); }
+void declaration_changed() {
+  declaration.changed = true;
+  note_particulars();
+}
+
+void ticket_declared(const char* text) {
+  ticket.given = policy::parse_uuid(text, ticket.id);
+  note_particulars();
+}
 
 bool declared_ticket(policy::Uuid& id) {
   if (ticket.given) id = ticket.id;
@@ -135,7 +145,7 @@ bool is_ticket_declared() { return ticket.given; }
 
 namespace {
 
-[[gnu::noinline]] void work_out_standing() {
+void work_out_standing() {
   bool settled = false;
   while (!settled) {
     CHECK_FOR_INTERRUPTS();
@@ -146,6 +156,7 @@ namespace {
     pfree(policy);
   }
   declaration.changed = false;
+  note_particulars();
 }
 
 }  // namespace
