@@ -31,6 +31,9 @@ Wording wording_of(Status status) {
               "Close sessions of this tenant, or raise its maxSessions."};
     case Status::role_session_limit:
       return {session, "the role has all the sessions it may have", "Close sessions of this role, or raise its cap."};
+    case Status::role_connect_rate:
+      return {session, "the role opens sessions faster than it may",
+              "Retry after the delay in DETAIL; keep connections open instead of opening one for each request."};
     case Status::database_session_limit:
       return {session, "the database has all the sessions it may have",
               "Close sessions of this database, or raise its cap."};

@@ -109,6 +109,7 @@ const char* kind_name(RuleField field) {
     case RuleField::database_max_sessions:
       return "database";
     case RuleField::role_max_sessions:
+    case RuleField::role_connects:
       return "role";
     case RuleField::admin_guarantee:
       return "admin role";

@@ -8,6 +8,7 @@
 #include "extension/sql_support.h"
 #include "extension/standing.h"
 #include "ledger/class_use.h"
+#include "ledger/connect_rate.h"
 #include "ledger/policy_change.h"
 #include "ledger/tenants.h"
 #include "ledger/words.h"
@@ -27,7 +28,7 @@ using policy::Standing;
 struct Counts {
   std::uint32_t ordinary, unclaimed_by_others;
   std::uint32_t admin, admin_role, other_admin_guarantees;
-  std::uint32_t tenant_sessions, database_sessions, role_sessions;
+  std::uint32_t tenant_sessions, database_sessions, role_sessions, role_connects;
   std::uint32_t class_in_use, class_queued, row_in_use, row_parked;
 };
 
@@ -56,6 +57,7 @@ Counts collect_counts(const Policy& policy, const Identity& identity, std::uint3
   }
   if (identity.database_cap != kNone) counts.database_sessions = header.database_sessions[identity.database_cap];
   if (identity.role_cap != kNone) counts.role_sessions = header.role_sessions[identity.role_cap];
+  counts.role_connects = ledger::recent_connects(the_ledger, lock.token(), identity.role_cap, now_us());
   const std::uint32_t slot = ledger::class_slot(the_ledger, lock.token(), policy_class);
   const std::uint32_t tenant = ledger::find_tenant(the_ledger, lock.token(), identity.tenant);
   if (tenant != ledger::kNil) {
@@ -169,8 +171,13 @@ void explain_session(Explanation& out, const Identity& identity, const Counts& c
                             "refused", nullptr);
     }
     if (identity.role_cap != kNone) {
+      const policy::RoleCap& cap = policy.role_caps[identity.role_cap];
       admitted &= add_limit(out, "role's sessions", {RuleField::role_max_sessions, identity.role_cap},
-                            counts.role_sessions, policy.role_caps[identity.role_cap].max_sessions, "refused", nullptr);
+                            counts.role_sessions, cap.max_sessions, "refused", nullptr);
+      if (cap.connects_per_second != policy::kNoLimit) {
+        admitted &= add_limit(out, "role's connects", {RuleField::role_connects, identity.role_cap},
+                              counts.role_connects, cap.connects_per_second, "refused", nullptr);
+      }
     }
   }
   out.session_refused = !admitted;

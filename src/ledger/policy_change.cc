@@ -5,6 +5,7 @@
 #include "ledger/atomics.h"
 #include "ledger/borrowing.h"
 #include "ledger/class_use.h"
+#include "ledger/connect_rate.h"
 #include "ledger/journal.h"
 #include "ledger/queue.h"
 #include "ledger/scheduler.h"
@@ -169,6 +170,7 @@ void change_sessions(const Ledger& ledger, const Exclusive& lock) noexcept {
   std::memset(header.database_sessions, 0, sizeof(header.database_sessions));
   std::memset(header.role_sessions, 0, sizeof(header.role_sessions));
   for (std::uint32_t i = 0; i < header.tenant_count; i++) ledger.tenants[i].sessions = 0;
+  forget_connects(ledger, lock);
   header.unclaimed_guarantees = guarantee_total(header.policy);
   const std::uint32_t fallback = class_slot(ledger, lock, header.policy.default_class);
   for (std::uint32_t i = 0; i < header.sizes.sessions; i++) {

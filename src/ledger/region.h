@@ -57,6 +57,7 @@ struct Header {
   std::uint32_t admin_role_sessions[policy::kMaxAdminRoles];
   std::uint32_t database_sessions[policy::kMaxDatabaseCaps];
   std::uint32_t role_sessions[policy::kMaxRoleCaps];
+  std::int64_t role_connects_until_us[policy::kMaxRoleCaps];  // connect_rate.h
   std::uint32_t overdraft_in_use;
   std::int64_t overdraft_released_us;  // when the last one came back
   std::uint32_t overdraft_waiters;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ledger/admission_locked.h"
+#include "ledger/connect_rate.h"
 #include "ledger/journal.h"
 #include "ledger/policy_change.h"
 #include "ledger/session_counts.h"
@@ -40,8 +41,24 @@ void copy_name(char (&out)[policy::kNameBytes], const char* name) noexcept {
   return total;
 }
 
-[[nodiscard]] Outcome decide_ordinary(const Ledger& ledger, const policy::Identity& identity,
-                                      std::uint32_t tenant) noexcept {
+[[nodiscard]] Outcome decide_by_role(const Ledger& ledger, const Exclusive& lock, std::uint16_t cap,
+                                     std::int64_t now_us) noexcept {
+  const Header& header = *ledger.header;
+  if (cap >= header.policy.role_cap_count) return policy::outcome(Status::ok);
+  const policy::RoleCap& rule = header.policy.role_caps[cap];
+  const std::uint32_t sessions = header.role_sessions[cap];
+  if (sessions >= rule.max_sessions && rule.max_sessions != policy::kNoLimit) {
+    return refusal(Status::role_session_limit, RuleField::role_max_sessions, cap, sessions, rule.max_sessions);
+  }
+  const std::uint32_t connects = recent_connects(ledger, lock, cap, now_us);
+  if (connects >= rule.connects_per_second && rule.connects_per_second != policy::kNoLimit) {
+    return refusal(Status::role_connect_rate, RuleField::role_connects, cap, connects, rule.connects_per_second);
+  }
+  return policy::outcome(Status::ok);
+}
+
+[[nodiscard]] Outcome decide_ordinary(const Ledger& ledger, const Exclusive& lock, const policy::Identity& identity,
+                                      std::uint32_t tenant, std::int64_t now_us) noexcept {
   const Header& header = *ledger.header;
   const policy::Policy& policy = header.policy;
   const Tenant& entry = ledger.tenants[tenant];
@@ -49,13 +66,8 @@ void copy_name(char (&out)[policy::kNameBytes], const char* name) noexcept {
     return refusal(Status::tenant_session_limit, RuleField::tenant_max_sessions, entry.rule, entry.sessions,
                    entry.max_sessions);
   }
-  if (identity.role_cap < policy.role_cap_count) {
-    const std::uint32_t limit = policy.role_caps[identity.role_cap].max_sessions;
-    const std::uint32_t used = header.role_sessions[identity.role_cap];
-    if (used >= limit && limit != policy::kNoLimit) {
-      return refusal(Status::role_session_limit, RuleField::role_max_sessions, identity.role_cap, used, limit);
-    }
-  }
+  const Outcome of_role = decide_by_role(ledger, lock, identity.role_cap, now_us);
+  if (of_role.status != Status::ok) return of_role;
   if (identity.database_cap < policy.database_cap_count) {
     const std::uint32_t limit = policy.database_caps[identity.database_cap].max_sessions;
     const std::uint32_t used = header.database_sessions[identity.database_cap];
@@ -96,10 +108,11 @@ void copy_name(char (&out)[policy::kNameBytes], const char* name) noexcept {
                  header.policy.admin_roles[role].guaranteed_sessions);
 }
 
-[[nodiscard]] Outcome decide(const Ledger& ledger, const SessionRequest& request, std::uint32_t tenant) noexcept {
+[[nodiscard]] Outcome decide(const Ledger& ledger, const Exclusive& lock, const SessionRequest& request,
+                             std::uint32_t tenant) noexcept {
   switch (request.kind) {
     case SessionKind::ordinary:
-      return decide_ordinary(ledger, *request.identity, tenant);
+      return decide_ordinary(ledger, lock, *request.identity, tenant, request.now_us);
     case SessionKind::admin_role:
       return decide_admin_role(*ledger.header, request.identity->admin_role);
     case SessionKind::superuser:
@@ -203,7 +216,7 @@ Outcome open_session(const Ledger& ledger, const Exclusive& lock, const SessionR
     return policy::outcome(fault_locked(ledger, lock, Status::illegal_transition, request.slot, request.now_us));
   }
   const std::uint32_t tenant = tenant_for(ledger, lock, request.identity->tenant, request.now_us);
-  const Outcome decision = decide(ledger, request, tenant);
+  const Outcome decision = decide(ledger, lock, request, tenant);
   if (decision.status != Status::ok) {
     note_refusal(ledger, lock, request, tenant, decision);
     if (request.enforce) return decision;
@@ -222,6 +235,7 @@ Outcome open_session(const Ledger& ledger, const Exclusive& lock, const SessionR
   copy_name(session.database, request.database);
   adopt_identity(ledger, lock, session, *request.identity, tenant);
   count_session(ledger, lock, session, true);
+  if (session.kind == SessionKind::ordinary) note_connect(ledger, lock, session.role_cap, request.now_us);
   ledger.header->sessions_admitted++;
   store(session.state, static_cast<std::uint32_t>(SessionState::connecting));
   return policy::outcome(Status::ok);

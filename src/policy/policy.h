@@ -81,6 +81,7 @@ struct DatabaseCap {
 struct RoleCap {
   char role[kNameBytes];
   std::uint32_t max_sessions;
+  std::uint32_t connects_per_second;
 };
 
 struct Policy {

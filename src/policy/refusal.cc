@@ -67,6 +67,7 @@ Retry retry_of(Status status) noexcept {
     case Status::session_limit:
     case Status::tenant_session_limit:
     case Status::role_session_limit:
+    case Status::role_connect_rate:
     case Status::database_session_limit:
     case Status::admin_reserve:
     case Status::queue_full:

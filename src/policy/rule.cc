@@ -35,9 +35,9 @@ void add_database_cap(TextWriter& path, const Policy& policy, std::uint16_t inde
   add_entry(path, "databaseCaps", known, known ? policy.database_caps[index].database : "", "maxSessions");
 }
 
-void add_role_cap(TextWriter& path, const Policy& policy, std::uint16_t index) noexcept {
+void add_role_cap(TextWriter& path, const Policy& policy, std::uint16_t index, const char* field) noexcept {
   bool known = index < policy.role_cap_count && index < kMaxRoleCaps;
-  add_entry(path, "roleCaps", known, known ? policy.role_caps[index].role : "", "maxSessions");
+  add_entry(path, "roleCaps", known, known ? policy.role_caps[index].role : "", field);
 }
 
 }  // namespace
@@ -84,7 +84,10 @@ std::size_t rule_path(const Policy& policy, Rule rule, char* out, std::size_t si
       add_database_cap(path, policy, rule.index);
       break;
     case RuleField::role_max_sessions:
-      add_role_cap(path, policy, rule.index);
+      add_role_cap(path, policy, rule.index, "maxSessions");
+      break;
+    case RuleField::role_connects:
+      add_role_cap(path, policy, rule.index, "connectsPerSecond");
       break;
     case RuleField::overdraft_max:
       path.add("overdraft.max");

@@ -25,6 +25,7 @@ enum class RuleField : std::uint8_t {
   tenant_max_sessions,
   database_max_sessions,
   role_max_sessions,
+  role_connects,  // roleCaps.<role>.connectsPerSecond
   overdraft_max,
 };
 

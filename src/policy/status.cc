@@ -16,6 +16,8 @@ const char* status_name(Status status) noexcept {
       return "tenant_session_limit";
     case Status::role_session_limit:
       return "role_session_limit";
+    case Status::role_connect_rate:
+      return "role_connect_rate";
     case Status::database_session_limit:
       return "database_session_limit";
     case Status::admin_reserve:

@@ -15,6 +15,7 @@ enum class Status : std::uint8_t {
   session_limit,           // serverSessionPermits are used up (guarantees of others included)
   tenant_session_limit,    // tenants.<pattern>.maxSessions
   role_session_limit,      // roleCaps.<role>.maxSessions
+  role_connect_rate,       // roleCaps.<role>.connectsPerSecond
   database_session_limit,  // databaseCaps.<database>.maxSessions
   admin_reserve,           // adminReserve, or the slots named admin roles are guaranteed
 

@@ -12,9 +12,10 @@ constexpr const char* kTenantFields[] = {"weight", "maxInflight", "maxSessions",
 constexpr const char* kDatabaseFields[] = {"maxSessions",         "burstReserve",
                                            "burstReserveAfterMs", "guaranteedSessionsPerTenant",
                                            "maxTenants",          "minSessionAgeMs"};
-constexpr const char* kRoleFields[] = {"maxSessions"};
+constexpr const char* kRoleFields[] = {"maxSessions", "connectsPerSecond"};
 
 constexpr Range kSessions{0, kMostSessions, "sessions"};
+constexpr Range kConnects{0, 1'000'000, "sessions a second"};
 constexpr Range kPermits{0, kMostSessions, "permits"};
 constexpr Range kWeight{1, 1000, "relative weight"};
 constexpr Range kTenants{0, kMostSessions, "tenants"};
@@ -171,13 +172,16 @@ void read_role_caps(Validation& validation, std::uint32_t caps, const Path& path
     }
     RoleCap& cap = policy.role_caps[policy.role_cap_count++];
     cap.max_sessions = kNoLimit;
+    cap.connects_per_second = kNoLimit;
     (void)validation.copy_key(i, at, kNameBytes, cap.role);
     if (!validation.expect_object(i, at)) continue;
     validation.check_fields(i, at, kRoleFields, std::size(kRoleFields));
-    if (validation.read_number(i, at, "maxSessions", kSessions, cap.max_sessions) != Field::absent) continue;
+    const Field sessions = validation.read_number(i, at, "maxSessions", kSessions, cap.max_sessions);
+    const Field connects = validation.read_number(i, at, "connectsPerSecond", kConnects, cap.connects_per_second);
+    if (sessions != Field::absent || connects != Field::absent) continue;
     FindingText finding = validation.warning(i, child(at, "maxSessions"));
-    finding.message.add("is missing: without it this entry limits nothing");
-    finding.fix.add("add maxSessions, or remove the entry");
+    finding.message.add("is missing: without it, or connectsPerSecond, this entry limits nothing");
+    finding.fix.add("add one of the two, or remove the entry");
   }
 }
 

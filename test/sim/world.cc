@@ -346,6 +346,7 @@ void World::change_policy() {
   policy.role_cap_count = static_cast<std::uint16_t>(pick(2));
   std::snprintf(policy.role_caps[0].role, sizeof(policy.role_caps[0].role), "tiny");
   policy.role_caps[0].max_sessions = pick(3);
+  policy.role_caps[0].connects_per_second = one_in(2) ? 1 + pick(20) : policy::kNoLimit;
   apply(policy, one_in(6) ? ledger::Mode::shadow : ledger::Mode::enforce);
 }
 

@@ -32,6 +32,7 @@ class LedgerSessions : public ::testing::Test {
     policy.database_cap_count = 1;
     std::strcpy(policy.role_caps[0].role, "narrow");
     policy.role_caps[0].max_sessions = 1;
+    policy.role_caps[0].connects_per_second = policy::kNoLimit;
     policy.role_cap_count = 1;
     if (t.apply(policy) != Status::ok) std::abort();
   }

@@ -189,9 +189,9 @@ TEST_F(PolicyRefusal, TheStatedBufferHoldsTheLongestLine) {
 
 TEST(PolicyRetry, IsAfterForEverythingThatPassesByItself) {
   for (Status status :
-       {Status::session_limit, Status::tenant_session_limit, Status::role_session_limit, Status::database_session_limit,
-        Status::admin_reserve, Status::queue_full, Status::deadline_unreachable, Status::pushed_out,
-        Status::queue_deadline, Status::overdraft_exhausted, Status::draining}) {
+       {Status::session_limit, Status::tenant_session_limit, Status::role_session_limit, Status::role_connect_rate,
+        Status::database_session_limit, Status::admin_reserve, Status::queue_full, Status::deadline_unreachable,
+        Status::pushed_out, Status::queue_deadline, Status::overdraft_exhausted, Status::draining}) {
     EXPECT_EQ(retry_of(status), Retry::after) << status_name(status);
   }
 }

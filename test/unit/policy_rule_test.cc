@@ -45,6 +45,7 @@ TEST_F(PolicyRule, PathsAreThoseOfTheDocument) {
   EXPECT_EQ(path(RuleField::tenant_max_sessions, 1), "tenants.\"acme.eu\".maxSessions");
   EXPECT_EQ(path(RuleField::database_max_sessions, 0), "databaseCaps.shared_db.maxSessions");
   EXPECT_EQ(path(RuleField::role_max_sessions, 0), "roleCaps.etl.maxSessions");
+  EXPECT_EQ(path(RuleField::role_connects, 0), "roleCaps.etl.connectsPerSecond");
   EXPECT_EQ(path(RuleField::overdraft_max), "overdraft.max");
 }
 
@@ -54,6 +55,7 @@ TEST_F(PolicyRule, AnIndexBeyondTheTableIsShownAndNotFollowed) {
   EXPECT_EQ(path(RuleField::admin_guarantee, 2), "adminRoles.?.guaranteedSessions");
   EXPECT_EQ(path(RuleField::database_max_sessions, 1), "databaseCaps.?.maxSessions");
   EXPECT_EQ(path(RuleField::role_max_sessions, 1), "roleCaps.?.maxSessions");
+  EXPECT_EQ(path(RuleField::role_connects, 1), "roleCaps.?.connectsPerSecond");
 }
 
 TEST_F(PolicyRule, AShortBufferIsCutAndTerminated) {

@@ -120,6 +120,24 @@ TEST(PolicyCaps, ShapeAndMissingLimits) {
   Checked run(minimal(R"("roleCaps": {"etl": {"maxSessions": 0}},)"));
   ASSERT_TRUE(run.valid) << run.all();
   EXPECT_EQ(run.policy->role_caps[0].max_sessions, 0U);
+  EXPECT_EQ(run.policy->role_caps[0].connects_per_second, kNoLimit);
+}
+
+TEST(PolicyCaps, ARolesRateStandsAloneOrBesideItsSessions) {
+  Checked alone(minimal(R"("roleCaps": {"etl": {"connectsPerSecond": 5}},)"));
+  ASSERT_TRUE(alone.valid) << alone.all();
+  EXPECT_FALSE(has_warning(alone, "roleCaps.etl.maxSessions", "limits nothing"));
+  EXPECT_EQ(alone.policy->role_caps[0].connects_per_second, 5U);
+  EXPECT_EQ(alone.policy->role_caps[0].max_sessions, kNoLimit);
+  Checked both(minimal(
+      R"("roleCaps": {"a": {"maxSessions": 1, "connectsPerSecond": 0}, "b": {"connectsPerSecond": 1000000}},)"));
+  ASSERT_TRUE(both.valid) << both.all();
+  EXPECT_EQ(both.policy->role_caps[0].connects_per_second, 0U);
+  EXPECT_EQ(both.policy->role_caps[1].connects_per_second, 1000000U);
+  for (const char* wrong : {"1000001", "-1", "0.5", "\"5\"", "null"}) {
+    const std::string caps = std::string(R"("roleCaps": {"etl": {"connectsPerSecond": )") + wrong + "}},";
+    EXPECT_FALSE(Checked(minimal(caps)).valid) << wrong;
+  }
 }
 
 }  // namespace
