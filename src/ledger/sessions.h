@@ -29,9 +29,9 @@ struct SessionRequest {
 
 // Takes one session permit and opens the record CONNECTING, or refuses. Rules: an ordinary session needs
 // ordinary_sessions + guarantees unclaimed by others < serverSessionPermits, its tenant, database and role below their
-// caps, and its role not above its rate; an admin role needs its own unclaimed guarantee or admin_sessions + other admin roles' unclaimed guarantees <
-// adminReserve; a superuser is refused only when the free slots are needed for the unclaimed guarantees of named admin
-// roles (case A1). Walsenders are recorded, never counted.
+// caps, and its role not above its rate; an admin role needs its own unclaimed guarantee or admin_sessions + other
+// admin roles' unclaimed guarantees < adminReserve; a superuser is refused only when the free slots are needed for the
+// unclaimed guarantees of named admin roles (case A1). Walsenders are recorded, never counted.
 [[nodiscard]] Outcome open_session(const Ledger& ledger, const Exclusive& lock, const SessionRequest& request) noexcept;
 
 // CONNECTING -> OPEN_IDLE.
