@@ -32,11 +32,13 @@ enum class ServerLoginStep : std::uint8_t {
 
 enum class ServerFailure : std::uint8_t {
   none,
-  tls_refused,    // the server has no TLS
-  protocol,       // not the protocol: 08P01 for the log, 08006 for a client
-  refused,        // the server said no: error() has its fields
-  method,         // it asked for something that is not allowed, or that we have no secret for
-  keys_outdated,  // its salt or iterations are not those of the key: as a 28P01, nothing was sent
+  tls_refused,  // the server has no TLS
+  protocol,     // not the protocol: 08P01 for the log, 08006 for a client
+  refused,      // the server said no: error() has its fields
+  method,       // it asked for something that is not allowed, or that we have no secret for
+  // Its salt or iterations are not those of the key, and nothing was sent: to the client a 28P01, because so a server
+  // also hides that a role has expired or lost its password.
+  keys_outdated,
   unproved,       // its signature is wrong: it does not know the verifier
   too_expensive,  // more iterations than max_iterations
 };
