@@ -8,6 +8,7 @@
 #include "cli/database.h"
 #include "cli/help.h"
 #include "cli/lint.h"
+#include "cli/proxy_command.h"
 #include "cli/publish.h"
 #include "cli/text_file.h"
 #include "cli/version.h"
@@ -18,6 +19,7 @@ namespace {
 struct Options {
   LintOptions lint;
   PublishOptions publish;
+  ProxyOptions proxy;
   std::uint32_t max_connections = 0;
 };
 
@@ -53,6 +55,15 @@ void add_publish(CLI::App& policy, PublishOptions& options) {
   publish->add_flag("--drain", options.drain)->needs(activate);
 }
 
+void add_proxy(CLI::App& app, ProxyOptions& options) {
+  CLI::App* proxy = app.add_subcommand("proxy");
+  set_help(*proxy, kProxyHelp);
+  proxy->add_option("--config", options.file);
+  CLI::Option* check = proxy->add_flag("--check-config", options.check_config);
+  CLI::Option* example = proxy->add_flag("--print-example", options.print_example)->excludes(check);
+  proxy->add_flag("--print-settings", options.print_settings)->excludes(check)->excludes(example);
+}
+
 void print_error(std::ostream& err, const DatabaseError& error) {
   err << "sluice: " << error.what();
   if (!error.sqlstate.empty()) err << " (SQLSTATE " << error.sqlstate << ")";
@@ -64,7 +75,7 @@ void print_error(std::ostream& err, const DatabaseError& error) {
   }
 }
 
-int run_subcommand(const CLI::App& policy, Options& options, std::ostream& out, std::ostream& err) {
+int run_policy(const CLI::App& policy, Options& options, std::ostream& out, std::ostream& err) {
   try {
     if (policy.got_subcommand("lint")) {
       if (options.max_connections > 0) options.lint.max_connections = options.max_connections;
@@ -94,6 +105,7 @@ int run_command(const std::vector<std::string>& arguments, std::ostream& out, st
   policy->require_subcommand(1);
   add_lint(*policy, options);
   add_publish(*policy, options.publish);
+  add_proxy(app, options.proxy);
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
     app.parse(reversed);
@@ -108,7 +120,8 @@ int run_command(const std::vector<std::string>& arguments, std::ostream& out, st
     err << "Try: sluice --help\n";
     return kExitUsage;
   }
-  return run_subcommand(*policy, options, out, err);
+  if (app.got_subcommand("proxy")) return proxy(options.proxy, out, err);
+  return run_policy(*policy, options, out, err);
 }
 
 }  // namespace sluice::cli

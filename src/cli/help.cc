@@ -8,6 +8,7 @@ const char kSluiceHelp[] = R"(NAME
 SYNOPSIS
     sluice policy lint FILE.yaml [OPTION...]
     sluice policy publish FILE.yaml [--dsn CONNINFO] [--activate]
+    sluice proxy --config FILE.toml [--check-config]
     sluice --help | --version
 
 DESCRIPTION
@@ -17,14 +18,15 @@ DESCRIPTION
 COMMANDS
     policy lint       checks a policy file and prints what is wrong or doubtful, with line, arithmetic and fix
     policy publish    checks a policy file and stores it on a server as a new generation
+    proxy             the connection pooler in front of a server; checks its configuration
 
 OPTIONS
     -h, --help        this text; also behind each command
     --version         the version
 
 EXIT STATUS
-    0  done; a policy is valid, with or without warnings
-    1  a policy was refused, or the server answered with an error
+    0  done; a policy or a configuration is valid, with or without warnings
+    1  a policy or a configuration was refused, or the server answered with an error
     2  wrong usage, or a file that cannot be read
 )";
 
@@ -103,6 +105,35 @@ EXIT STATUS
 EXAMPLES
     sluice policy publish orders.yaml --dsn 'host=/run/postgresql dbname=postgres'
     sluice policy publish orders.yaml --dsn postgresql://admin@db1/postgres --activate
+)";
+
+const char kProxyHelp[] = R"(NAME
+    sluice proxy - the connection pooler in front of a PostgreSQL server
+
+SYNOPSIS
+    sluice proxy --config FILE.toml --check-config
+    sluice proxy --print-example | --print-settings
+
+DESCRIPTION
+    The configuration is TOML; every setting has a default and can be given in the environment as well, which wins:
+    SLUICE_PROXY_SECTION_KEY, as in SLUICE_PROXY_POOL_MAX_SIZE=20. docs/proxy-settings.md lists all of them.
+
+    What is wrong is printed with its place and what to do about it:
+
+        FILE:LINE:COLUMN: error: SECTION.KEY: MESSAGE
+            fix: WHAT TO DO
+
+OPTIONS
+    --config FILE.toml  the configuration; without it defaults and environment only
+    --check-config      checks it, certificates and other files included, and ends
+    --print-example     prints a file with every setting and its default
+    --print-settings    prints the same as a page of documentation
+    -h, --help          this text
+
+EXIT STATUS
+    0  done, or the configuration is valid, with or without warnings
+    1  it was refused
+    2  wrong usage
 )";
 
 }  // namespace sluice::cli

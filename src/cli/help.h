@@ -7,5 +7,6 @@ extern const char kSluiceHelp[];
 extern const char kPolicyHelp[];
 extern const char kLintHelp[];
 extern const char kPublishHelp[];
+extern const char kProxyHelp[];
 
 }  // namespace sluice::cli

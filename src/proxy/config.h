@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "proxy/listener.h"
-#include "proxy/profile.h"
+#include "proxy/login_options.h"
+#include "proxy/pool_options.h"
+#include "proxy/session_options.h"
 #include "proxy/stream.h"
 #include "proxy/time.h"
 #include "proxy/tls_context.h"
@@ -34,15 +36,14 @@ struct ClientTlsConfig {
   TlsServerOptions context;
 };
 
-// [server]: the PostgreSQL server.
+// [server]: the PostgreSQL server, and what it may ask for when we log in.
 struct ServerConfig {
   std::string host = "127.0.0.1";  // a name, a numeric address, or the folder of a Unix socket
   std::uint16_t port = 5432;
-  Time connect_timeout = 5 * kSecond;
-  Time login_timeout = 10 * kSecond;
   Time dns_ttl = 30 * kSecond;
   Time dns_refresh = 60 * kSecond;
   Time dns_forget_after = 300 * kSecond;
+  ServerLoginOptions login;  // login.tls is decided by [server_tls]
 };
 
 // [tcp]: of both sides.
@@ -54,70 +55,42 @@ struct TcpConfig {
 enum class AuthSource : std::uint8_t {
   function,  // sluice.scram_verifier(name), which the extension ships
   query,     // auth.query, of the same shape
-  file,      // auth.file
+  file,      // auth.file alone
 };
 
-// [auth]: where clients' SCRAM verifiers come from.
+// [auth]: where clients' SCRAM verifiers come from, and what failures cost.
 struct AuthConfig {
+  ClientMethod method = ClientMethod::scram;
   AuthSource source = AuthSource::function;
-  std::string user = "sluice_lookup";  // the lookup connection's role, database, and password
+  std::string user = "sluice_lookup";  // the lookup connection's role and database
   std::string database = "postgres";
-  std::string password_file;
+  std::string password_file;  // its password, alone in the file
   std::string query;
-  std::string file;
-  std::string credentials_file;  // passwords of roles whose verifier cannot be used (md5, none): "user:password" lines
-  Time ttl = 60 * kSecond;
-  Time negative_ttl = 5 * kSecond;
+  std::string file;  // credentials that count before any lookup: see credential_file.h
   Time lookup_timeout = 5 * kSecond;
-  Time reread_interval = 1 * kSecond;
-  std::uint32_t max_cached = 10'000;
-  std::uint32_t max_verifications = 8;
-  Time verify_ttl = 300 * kSecond;
-  Time failure_window = 60 * kSecond;
-  std::uint32_t max_failures = 10;
+  CredentialOptions credentials;
+  PasswordOptions passwords;
+  AuthFailureOptions failures;
 };
 
 // [limits]: of the whole process.
 struct LimitsConfig {
   AcceptLimits accept;
-  std::uint32_t max_clients_per_role = 0;
+  std::uint32_t max_clients_per_role = 0;  // 0: no limit
   std::uint32_t max_clients_per_database = 0;
   std::uint32_t max_logins = 200;
   std::uint32_t max_logins_per_address = 50;
   Time login_timeout = 15 * kSecond;
   std::uint64_t max_memory_bytes = 1024ULL * 1024 * 1024;
-  std::uint32_t max_message_bytes = 1024U * 1024 * 1024;
-  std::uint32_t client_buffer_bytes =
-      256 * 1024;  // per direction of one client, before the other side is no longer read
+  std::uint32_t client_buffer_bytes = 256 * 1024;  // in each direction of one client, before the other side is not read
 };
 
 // [pool], and over it the entries of [[pools]] for one database, one role, or both.
 struct PoolConfig {
-  Profile profile = Profile::compatible;
-  PoolMode mode = PoolMode::transaction;
-  Untracked untracked = Untracked::refuse;
   bool read_only = false;
-  std::uint32_t max_size = 20;
-  std::uint32_t max_waiters = 1000;
-  std::uint32_t max_idle = 0;  // 0: as many as there are
-  Time wait_timeout = 10 * kSecond;
-  Time idle_timeout = 600 * kSecond;
-  Time lifetime = 3600 * kSecond;
-  Time lifetime_jitter = 300 * kSecond;
-  Time check_after = 30 * kSecond;
-  Time gc_after = 300 * kSecond;
-  Time idle_transaction_timeout = kNever;
-  Time client_gone_grace = 1 * kSecond;
   Time client_stall_timeout = kNever;
-  std::uint32_t max_statements_per_client = 1000;
-  std::uint64_t max_statement_bytes_per_client = 16ULL * 1024 * 1024;
-  std::uint32_t max_statements_per_server = 500;
-  std::uint64_t max_statement_bytes_per_server = 16ULL * 1024 * 1024;
-  std::uint32_t max_unanswered = 1024;
-
-  // These two bound all pools together, so an exception cannot set them.
-  std::uint32_t max_connecting = 8;
-  std::uint32_t max_total = 100;
+  PoolOptions pool;
+  SessionOptions session;  // session.pins is the pool's own
 };
 
 struct PoolException {
@@ -178,6 +151,7 @@ struct Config {
   AuthConfig auth;
   LimitsConfig limits;
   PoolConfig pool;
+  PoolLimits pool_limits;  // also of [pool]; they bound all pools together
   std::vector<PoolException> pools;
   CancelConfig cancel;
   DrainConfig drain;
@@ -215,9 +189,10 @@ struct LoadedConfig {
 // The environment as main() got it: "NAME=value", ended by null.
 using Environment = const char* const*;
 
-// Reads the file (empty: none, defaults and environment only) and whatever the environment overrides. Never throws.
+// Reads the file (empty: defaults and environment only) and whatever the environment overrides, checks that it fits
+// together, and that the files it names can be used. Never throws.
 [[nodiscard]] LoadedConfig load_config(const std::string& file, Environment environment);
-// The same for text that is at hand; `name` is what findings call it.
+// The same for text that is at hand, without a look at other files; `name` is what findings call it.
 [[nodiscard]] LoadedConfig read_config(std::string_view text, const std::string& name, Environment environment);
 
 // The paths of settings that differ and that a running process cannot change.

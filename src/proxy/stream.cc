@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "proxy/tls_context.h"
+#include "proxy/tls_output.h"
 
 namespace sluice::proxy {
 namespace {
@@ -42,6 +43,8 @@ int clamped(std::size_t size) { return static_cast<int>(std::min<std::size_t>(si
 
 void Stream::FreeTls::operator()(SSL* tls) const noexcept { SSL_free(tls); }
 
+Stream::Stream() noexcept = default;
+
 Stream::Stream(int descriptor) noexcept : descriptor_(descriptor) {
   int flags = fcntl(descriptor_, F_GETFL);
   if (flags >= 0 && (flags & O_NONBLOCK) == 0) fcntl(descriptor_, F_SETFL, flags | O_NONBLOCK);
@@ -51,6 +54,7 @@ Stream::~Stream() { close(); }
 
 Stream::Stream(Stream&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
+      output_(std::move(other.output_)),
       tls_(std::move(other.tls_)),
       read_wait_(other.read_wait_),
       write_wait_(other.write_wait_),
@@ -62,6 +66,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   if (this == &other) return *this;
   close();
   descriptor_ = std::exchange(other.descriptor_, -1);
+  output_ = std::move(other.output_);
   tls_ = std::move(other.tls_);
   read_wait_ = other.read_wait_;
   write_wait_ = other.write_wait_;
@@ -196,7 +201,14 @@ StreamStatus Stream::judge(int answer, std::uint8_t& wait) noexcept {
 bool Stream::adopt(SSL_CTX* context) noexcept {
   ERR_clear_error();
   tls_.reset(context == nullptr ? nullptr : SSL_new(context));
-  if (tls_ != nullptr && SSL_set_fd(tls_.get(), descriptor_) == 1) return true;
+  if (tls_ != nullptr) {
+    output_ = std::make_unique<TlsOutput>(descriptor_, kMaxUnsentTlsBytes);
+    BIO* in = BIO_new_socket(descriptor_, BIO_NOCLOSE);
+    BIO* out = new_output_bio(*output_);
+    if (in != nullptr) SSL_set0_rbio(tls_.get(), in);
+    if (out != nullptr) SSL_set0_wbio(tls_.get(), out);
+    if (in != nullptr && out != nullptr) return true;
+  }
   error_ = context == nullptr ? "TLS: no certificate is loaded" : "TLS: " + tls_error_text();
   tls_.reset();
   return false;
@@ -235,7 +247,7 @@ StreamStatus Stream::handshake() noexcept {
   errno = 0;
   read_wait_ = kWaitsForNothing;
   int answer = SSL_do_handshake(tls_.get());
-  if (answer == 1) return StreamStatus::done;
+  if (answer == 1) return flush();
   StreamStatus status = judge(answer, read_wait_);
   if (status == StreamStatus::would_block) return status;
   broken_ = true;
@@ -272,7 +284,9 @@ Moved Stream::write_tls(wire::Bytes bytes) noexcept {
   if (broken_) return {StreamStatus::reset};
   std::size_t taken = 0;
   write_wait_ = kWaitsForNothing;
-  while (taken < bytes.size()) {
+  // Nothing is encrypted while something is kept: a peer that does not read must find a limit.
+  if (StreamStatus kept = flush(); kept != StreamStatus::done) return {kept};
+  while (taken < bytes.size() && output_->unsent() == 0) {
     ERR_clear_error();
     errno = 0;
     int count = SSL_write(tls_.get(), bytes.data() + taken, clamped(bytes.size() - taken));
@@ -287,11 +301,25 @@ Moved Stream::write_tls(wire::Bytes bytes) noexcept {
   return {StreamStatus::done, taken};
 }
 
+StreamStatus Stream::flush() noexcept {
+  if (output_ == nullptr) return StreamStatus::done;
+  if (broken_) return StreamStatus::reset;
+  int error = output_->flush();
+  if (error == 0) return StreamStatus::done;
+  errno = error;
+  StreamStatus status = judge_errno("send");
+  if (status != StreamStatus::would_block) broken_ = true;
+  return status;
+}
+
+std::size_t Stream::unsent() const noexcept { return output_ == nullptr ? 0 : output_->unsent(); }
+
 Interest Stream::poll_interest(bool to_read, bool to_write) const noexcept {
   if (tls_ == nullptr) return {to_read, to_write, false};
   Interest interest;
   if (to_read) (read_wait_ == kWaitsToWrite ? interest.writable : interest.readable) = true;
   if (to_write) (write_wait_ == kWaitsToRead ? interest.readable : interest.writable) = true;
+  if (unsent() > 0) interest.writable = true;
   return interest;
 }
 
@@ -336,6 +364,7 @@ void Stream::reset_on_close() noexcept {
 
 void Stream::close() noexcept {
   tls_.reset();
+  output_.reset();
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
 }

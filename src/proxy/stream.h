@@ -21,6 +21,11 @@ namespace sluice::proxy {
 
 class TlsServerContext;
 class TlsClientContext;
+struct TlsOutput;
+
+// What OpenSSL may have handed over that the descriptor did not take: one record of data, and answers to a peer that
+// asks for new keys without reading. Beyond it the peer is up to no good.
+inline constexpr std::size_t kMaxUnsentTlsBytes = 64 * 1024;
 
 enum class StreamStatus : std::uint8_t {
   done,         // bytes were moved, or the step is complete
@@ -69,10 +74,12 @@ class Stream {
   [[nodiscard]] Moved peek(std::span<std::uint8_t> room) noexcept;
   // One recv in the clear; inside TLS records are read until the room is full or no more are here.
   [[nodiscard]] Moved read(std::span<std::uint8_t> room) noexcept;
-  // May take less than offered. What a would_block or a short write left must be offered again before anything else,
-  // with the same bytes first and no fewer of them; the buffer may have moved. Bytes that were moved are always told,
-  // and the end or an error behind them by the next call.
+  // May take less than offered. What was taken inside TLS may still be unsent(), see flush().
   [[nodiscard]] Moved write(wire::Bytes bytes) noexcept;
+  // Sends what TLS has kept: done when nothing is left of it, would_block, or how the connection ended. Always done in
+  // the clear. To be called when the descriptor is writable, and before a close that is to be whole.
+  [[nodiscard]] StreamStatus flush() noexcept;
+  [[nodiscard]] std::size_t unsent() const noexcept;
 
   // Begins TLS as the server. A direct handshake (no SSLRequest before it) needs a client that names the protocol
   // "postgresql" by ALPN. Nothing of the peer's bytes may have been taken from the descriptor but what preceded TLS.
@@ -80,7 +87,7 @@ class Stream {
   // Begins TLS as the client. The host's name is checked and sent as the context's mode says; never sent if it is an
   // address.
   [[nodiscard]] bool start_tls(const TlsClientContext& context, const std::string& host) noexcept;
-  // Goes on with the handshake: done, would_block, or why not.
+  // Goes on with the handshake: done (all of ours sent as well), would_block, or why not.
   [[nodiscard]] StreamStatus handshake() noexcept;
 
   [[nodiscard]] bool tls() const noexcept { return tls_ != nullptr; }
@@ -112,7 +119,7 @@ class Stream {
     void operator()(SSL* tls) const noexcept;
   };
 
-  Stream() = default;
+  Stream() noexcept;
   [[nodiscard]] Moved read_plain(std::span<std::uint8_t> room, int flags) noexcept;
   [[nodiscard]] Moved read_tls(std::span<std::uint8_t> room) noexcept;
   [[nodiscard]] Moved write_plain(wire::Bytes bytes) noexcept;
@@ -123,6 +130,7 @@ class Stream {
   [[nodiscard]] StreamStatus judge_errno(const char* doing) noexcept;
 
   int descriptor_ = -1;
+  std::unique_ptr<TlsOutput> output_;  // outlives tls_, which writes to it
   std::unique_ptr<SSL, FreeTls> tls_;
   std::uint8_t read_wait_ = 0;                  // what a read (or the handshake) inside TLS waits for
   std::uint8_t write_wait_ = 0;                 // what a write inside TLS waits for

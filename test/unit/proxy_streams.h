@@ -42,7 +42,10 @@ inline std::pair<int, int> tcp_pair(int buffer_bytes = 0) {
 
 struct StreamPair {
   explicit StreamPair(int buffer_bytes = 0) : StreamPair(tcp_pair(buffer_bytes)) {}
-  explicit StreamPair(std::pair<int, int> ends) : client(ends.first), server(ends.second) {}
+  explicit StreamPair(std::pair<int, int> ends) : client(ends.first), server(ends.second) {
+    client.set_options({});
+    server.set_options({});
+  }
 
   Stream client;
   Stream server;
@@ -87,6 +90,16 @@ inline std::string read_all(Stream& stream, std::size_t bytes, StreamStatus* end
       ADD_FAILURE() << "nothing came";
       break;
     }
+  }
+  return result;
+}
+
+// What is there already.
+inline std::string read_some(Stream& stream) {
+  std::string result;
+  std::array<std::uint8_t, 4096> room{};
+  for (Moved moved = stream.read(room); moved.status == StreamStatus::done; moved = stream.read(room)) {
+    result.append(reinterpret_cast<const char*>(room.data()), moved.bytes);
   }
   return result;
 }
