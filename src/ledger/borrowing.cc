@@ -3,6 +3,7 @@
 #include "ledger/atomics.h"
 #include "ledger/class_use.h"
 #include "ledger/policy_change.h"
+#include "ledger/scheduler.h"
 #include "ledger/ticket_list.h"
 
 namespace sluice::ledger {
@@ -14,9 +15,11 @@ constexpr std::int64_t kPeakScale = 256;
 // The decaying maximum at this moment. 1 / (1 + t / T) instead of exp(-t / T): the same for the short steps it is asked
 // for, and the core needs no mathematics library.
 [[nodiscard]] std::int64_t decayed_peak(const ClassState& state, std::int64_t now_us) noexcept {
-  const std::int64_t passed = now_us - state.peaked_us;
-  if (passed <= 0) return state.lending_peak;
   if (state.lending_memory_us <= 0) return 0;
+  const std::int64_t passed = now_us - state.peaked_us;
+  // Each step rounds down, so that the peak comes to nothing in the end. In whole ticks, or a borrower that asks often
+  // would make the lender forget sooner.
+  if (passed < kTickUs) return state.lending_peak;
   return state.lending_peak * state.lending_memory_us / (state.lending_memory_us + passed);
 }
 
@@ -143,8 +146,9 @@ void note_demand(const Ledger& ledger, const Exclusive&, std::uint32_t klass, st
   const std::uint32_t recent = end_peak(state);
   if (recent * kPeakScale > demand) demand = recent * kPeakScale;
   const std::int64_t before = decayed_peak(state, now_us);
+  const bool counts_from_now = demand >= before || now_us - state.peaked_us >= kTickUs;
   state.lending_peak = demand > before ? demand : before;
-  if (now_us > state.peaked_us) state.peaked_us = now_us;
+  if (counts_from_now && now_us > state.peaked_us) state.peaked_us = now_us;
 }
 
 void adopt_borrowing(const Ledger& ledger, const Exclusive& lock) noexcept {

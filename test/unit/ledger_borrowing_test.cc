@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "ledger/borrowing.h"
 #include "ledger/class_use.h"
 #include "sim/scenarios.h"
 
@@ -54,6 +55,40 @@ TEST_F(LedgerBorrowing, IdlePermitsAreLentUpToTheMaximum) {
   EXPECT_EQ(permits_owed(t.ledger.classes[kBatch]), 4U);
   EXPECT_EQ(t.ledger.classes[kOnline].lent, 4U);
   EXPECT_EQ(t.klass(kOnline).free, 6);
+  EXPECT_EQ(t.audit_report(), "");
+}
+
+// Every look rounds down, so looks that are not counted by time would use up the memory by themselves.
+TEST_F(LedgerBorrowing, TheLenderForgetsAtItsOwnPaceHoweverOftenItIsAsked) {
+  std::int64_t left[2];
+  for (const bool often : {false, true}) {
+    start(10, 2, 4, policy::BorrowExpiry::mark);
+    for (std::uint32_t i = 40; i < 50; i++) ASSERT_EQ(t.begin(i, web, kOnline).status, Status::ok);
+    t.pass(100'000);
+    for (std::uint32_t i = 40; i < 50; i++) ASSERT_EQ(t.finish(i), Status::ok);
+    t.pass(100'000);
+    // As often as a borrower of many short transactions asks, or only at every tick.
+    for (int i = 0; i < 2000; i++) {
+      if (often) note_demand(t.ledger, t.lock, kOnline, t.now_us);
+      t.now_us += 1000;
+      if (i % 100 == 99) note_demand(t.ledger, t.lock, kOnline, t.now_us);
+    }
+    left[often ? 1 : 0] = t.ledger.classes[kOnline].lending_peak;
+  }
+  EXPECT_GT(left[0], 0);
+  EXPECT_EQ(left[0], left[1]);
+}
+
+TEST_F(LedgerBorrowing, InTheEndNothingIsRememberedAndAllIsLent) {
+  start(4, 2, 4, policy::BorrowExpiry::mark);
+  for (std::uint32_t i = 40; i < 44; i++) ASSERT_EQ(t.begin(i, web, kOnline).status, Status::ok);
+  t.pass(100'000);
+  for (std::uint32_t i = 40; i < 44; i++) ASSERT_EQ(t.finish(i), Status::ok);
+  for (std::uint32_t i = 0; i < 20; i++) (void)t.begin(i, jobs, kBatch);
+  t.pass(1'000'000);
+  EXPECT_EQ(holding(kBatch), 2U) << "what was used a second ago is not lent";
+  t.pass(60'000'000);
+  EXPECT_EQ(holding(kBatch), 6U);
   EXPECT_EQ(t.audit_report(), "");
 }
 
