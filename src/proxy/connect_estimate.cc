@@ -12,11 +12,15 @@ constexpr int kFirstOctave = 6;  // 64 µs
 constexpr Time kConnectShare = 8;
 constexpr Time kMaxOutlier = 4;
 
-[[nodiscard]] double middle_of(std::size_t bucket) noexcept {
-  const auto lower = static_cast<double>(HoldHistogram::lower_bound(bucket));
-  if (bucket + 1 == HoldHistogram::kBuckets) return lower;
-  return (lower + static_cast<double>(HoldHistogram::lower_bound(bucket + 1))) / 2;
-}
+// Of every bucket; the last has no end, so its beginning.
+const std::array<double, HoldHistogram::kBuckets> kMiddles = [] {
+  std::array<double, HoldHistogram::kBuckets> middles{};
+  for (std::size_t bucket = 0; bucket < middles.size(); bucket++) {
+    const std::size_t next = std::min(bucket + 1, middles.size() - 1);
+    middles[bucket] = static_cast<double>(HoldHistogram::lower_bound(bucket) + HoldHistogram::lower_bound(next)) / 2;
+  }
+  return middles;
+}();
 
 // Which part of a bucket lies between two times, and the middle of that part.
 struct Overlap {
@@ -91,7 +95,7 @@ double HoldHistogram::mean_within(Time limit) const noexcept {
   const auto cut = static_cast<double>(limit);
   double sum = 0;
   for (std::size_t bucket = 0; bucket < kBuckets; bucket++) {
-    sum += static_cast<double>(weights_[bucket]) * std::min(middle_of(bucket), cut);
+    sum += static_cast<double>(weights_[bucket]) * std::min(kMiddles[bucket], cut);
   }
   return weight_ <= 0 ? std::max(cut, 1.0) : std::max(sum / static_cast<double>(weight_), 1.0);
 }
@@ -111,10 +115,15 @@ ConnectHistory ConnectHistory::assumed() noexcept {
   return history;
 }
 
-ServiceForecast::ServiceForecast(const ConnectHistory& own, const ConnectHistory& all, Time least_connect_time) noexcept
-    : holds_(own.holds.has_enough() ? own.holds : all.holds) {
+Time ServiceForecast::connect_time_of(const ConnectHistory& own, const ConnectHistory& all,
+                                      Time least_connect_time) noexcept {
   const ConnectAverage& connects = own.connects.known() ? own.connects : all.connects;
-  connect_time_ = std::max({connects.value(), least_connect_time, kMillisecond});
+  return std::max({connects.value(), least_connect_time, kMillisecond});
+}
+
+ServiceForecast::ServiceForecast(const ConnectHistory& own, const ConnectHistory& all, Time least_connect_time) noexcept
+    : holds_(own.holds.has_enough() ? own.holds : all.holds),
+      connect_time_(connect_time_of(own, all, least_connect_time)) {
   mean_within_horizon_ = holds_.mean_within(horizon());
   by_opening_ = std::max(1.0, static_cast<double>(connect_time_) / holds_.mean_within(connect_time_));
 }

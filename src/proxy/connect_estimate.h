@@ -94,6 +94,9 @@ class ServiceForecast {
   // `own` counts as far as it has samples, `all` for the rest. C is at least `least_connect_time`.
   ServiceForecast(const ConnectHistory& own, const ConnectHistory& all, Time least_connect_time) noexcept;
 
+  // C alone, which is all that a deadline needs.
+  [[nodiscard]] static Time connect_time_of(const ConnectHistory& own, const ConnectHistory& all,
+                                            Time least_connect_time) noexcept;
   [[nodiscard]] Time connect_time() const noexcept { return connect_time_; }
   [[nodiscard]] Time horizon() const noexcept { return connect_time_ / 2; }
   [[nodiscard]] double by_lease(Time age) const noexcept;

@@ -146,7 +146,7 @@ class Pools {
   void refuse_all(PoolId id, RefuseReason reason, Time now);
 
   // Opening (pools_opening.cc).
-  [[nodiscard]] ServiceForecast forecast(const PoolRecord& pool) const noexcept;
+  [[nodiscard]] Time connect_time(const PoolRecord& pool) const noexcept;
   [[nodiscard]] std::uint32_t overdue(const PoolRecord& pool, Time now) const noexcept;
   [[nodiscard]] std::uint32_t max_with_overdue() const noexcept;
   [[nodiscard]] bool hanging(const PoolRecord& pool, const ServiceForecast& forecast, Time now) const noexcept;

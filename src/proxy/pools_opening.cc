@@ -6,15 +6,15 @@
 
 namespace sluice::proxy {
 
-ServiceForecast Pools::forecast(const PoolRecord& pool) const noexcept {
-  return {pool.history, history_, pool.options.least_connect_time};
+Time Pools::connect_time(const PoolRecord& pool) const noexcept {
+  return ServiceForecast::connect_time_of(pool.history, history_, pool.options.least_connect_time);
 }
 
 // How many logins take so long that nobody should count on them. The oldest are in front.
 std::uint32_t Pools::overdue(const PoolRecord& pool, Time now) const noexcept {
   const ServerList& connecting = pool.in(ServerState::connecting);
   if (connecting.empty()) return 0;
-  const Time latest = now - kOverdueConnectTimes * forecast(pool).connect_time();
+  const Time latest = now - kOverdueConnectTimes * connect_time(pool);
   std::uint32_t count = 0;
   for (std::uint32_t slot = connecting.front(); slot != kNoIndex && servers_[slot].since <= latest;) {
     count++;
@@ -43,7 +43,7 @@ bool Pools::hanging(const PoolRecord& pool, const ServiceForecast& forecast, Tim
 
 // How many connections the waiters need whom nothing that is under way would serve in time.
 std::uint32_t Pools::unserved_openings(const PoolRecord& pool, Time now) const noexcept {
-  const ServiceForecast forecast = this->forecast(pool);
+  const ServiceForecast forecast(pool.history, history_, pool.options.least_connect_time);
   const std::uint32_t coming =
       pool.in(ServerState::connecting).count() - overdue(pool, now) + pool.in(ServerState::checking).count();
   const double waiting = pool.waiters.count();
@@ -74,7 +74,7 @@ std::uint32_t Pools::wanted(const PoolRecord& pool, Time now) const noexcept {
   std::uint32_t want = unserved_openings(pool, now);
   if (connecting == late) {
     const Time waiting_since = std::max(pool.progress_at, waiters_[pool.waiters.front()].since);
-    const bool stalled = now - waiting_since >= forecast(pool).horizon();
+    const bool stalled = now - waiting_since >= connect_time(pool) / 2;
     const bool lasting = pool.options.grow_after != kNever && now - pool.busy_since >= pool.options.grow_after;
     if (pool.open() == 0 || stalled || lasting) want = std::max(want, 1U);
   }

@@ -18,8 +18,8 @@ Time Pools::reconsider_at(const PoolRecord& pool) const noexcept {
   if (pool.want > 0 || pool.start_gated || pool.connect_gated) return kNever;
   if (pool.size() >= pool.options.max_size) return kNever;
   const ServerList& connecting = pool.in(ServerState::connecting);
-  const ServiceForecast forecast = this->forecast(pool);
-  Time again = std::max(pool.progress_at, waiters_[pool.waiters.front()].since) + forecast.horizon();
+  const Time connect_time = this->connect_time(pool);
+  Time again = std::max(pool.progress_at, waiters_[pool.waiters.front()].since) + connect_time / 2;
   again = std::min(again, after(pool.busy_since, pool.options.grow_after));
   if (pool.failure) {
     if (!connecting.empty()) return kNever;
@@ -28,7 +28,7 @@ Time Pools::reconsider_at(const PoolRecord& pool) const noexcept {
   }
   if (connecting.empty()) return again;
   if (connecting.count() >= max_with_overdue()) return kNever;
-  return std::max(again, servers_[connecting.back()].since + kOverdueConnectTimes * forecast.connect_time());
+  return std::max(again, servers_[connecting.back()].since + kOverdueConnectTimes * connect_time);
 }
 
 // When something of the pool ends by itself.
