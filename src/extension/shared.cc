@@ -2,6 +2,7 @@
 
 #include "extension/shared.h"
 
+#include <cstring>
 #include <ctime>
 
 #include "extension/errors.h"
@@ -28,6 +29,24 @@ void request() {
   RequestNamedLWLockTranche(kTranche, 1);
 }
 
+// The server whose headers the library was compiled with. Read through a volatile pointer, so that no part of it
+// becomes a constant of the code and the text in the library's file stays all there is of it.
+constexpr char kBuiltFor[] = "built for PostgreSQL ";
+const char* const volatile built_for = "built for PostgreSQL " PG_VERSION;
+
+// PostgreSQL itself refuses a library of another major version. Another minor one is usual after an update of the
+// server and has the same structures; should they ever differ, this line is where to begin.
+void note_other_minor() {
+  // What follows the number is the packager's: "15.8 (Debian 15.8-0+deb12u1)".
+  const char* const built = built_for + sizeof(kBuiltFor) - 1;
+  const char* const running = GetConfigOption("server_version", false, false);
+  const int built_length = static_cast<int>(std::strcspn(built, " "));
+  const int running_length = static_cast<int>(std::strcspn(running, " "));
+  if (built_length == running_length && std::strncmp(built, running, std::strcspn(built, " ")) == 0) return;
+  ereport(LOG, (errmsg("pg_sluice was built for PostgreSQL %.*s and runs in %.*s", built_length, built, running_length,
+                       running)));
+}
+
 void make_region(void* memory, std::size_t bytes) {
   policy::Uuid boot_id = {};
   if (!pg_strong_random(boot_id.bytes, sizeof(boot_id.bytes)))
@@ -42,6 +61,7 @@ void make_region(void* memory, std::size_t bytes) {
   const ledger::Sizes& sizes = the_ledger.header->sizes;
   ereport(LOG, (errmsg("pg_sluice %s: ledger of %zu kB for %u sessions, %u tenants, %u classes", kVersion, bytes / 1024,
                        sizes.sessions, sizes.tenants - 1, sizes.classes)));
+  note_other_minor();
 }
 
 void startup() {

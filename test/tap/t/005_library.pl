@@ -90,6 +90,30 @@ subtest 'case F20: after a restart the new build runs' => sub {
   is($error->{code}, '55000', 'and now the old file is the other build');
 };
 
+# A package of pg_sluice outlives minor updates of the server, so this is the usual case: it works, and the log says what met.
+subtest 'case F20: a library that was built for another minor version of the server' => sub {
+  my $bytes = bytes_of("$installed/pg_sluice.so");
+  my ($running) = $server->value('SHOW server_version') =~ /^(\d+(?:\.\d+|\w+))/;
+  # Another number of the same length: the last digit is another one.
+  my $other = $running =~ s/(\d)$/($1 + 1) % 10/er;
+  my $changed = $bytes =~ s/built for PostgreSQL \Q$running\E(?=[\0 ])/built for PostgreSQL $other/g;
+  cmp_ok($changed, '>=', 1, 'the library says what it was built for');
+  my @told = grep { /pg_sluice was built for/ } split /\n/, PostgreSQL::Test::Utils::slurp_file($server->node->logfile);
+  is(scalar(@told), 0, 'of its own minor version it says nothing');
+  unlink $library;
+  open my $out, '>:raw', $library or die "$library: $!";
+  print $out $bytes;
+  close $out;
+  chmod 0755, $library;
+  $server->set_and_hup(log_min_messages => 'log');
+  $server->restart;
+  like(PostgreSQL::Test::Utils::slurp_file($server->node->logfile), qr/LOG:  pg_sluice was built for PostgreSQL \Q$other\E and runs in \Q$running\E/, 'the log says so at the start');
+  my $session = $server->connect('app');
+  is($session->value('SELECT 1'), 1, 'and the server works');
+  is($server->value('SELECT count(*) FROM sluice.sessions'), 1, 'with its ledger');
+  is(scalar(@{ $server->discrepancies }), 0, 'which balances');
+};
+
 subtest 'case F20: a library of another major version of the server' => sub {
   my $foreign = "$directory/foreign.so";
   my $bytes = bytes_of("$installed/pg_sluice.so");
