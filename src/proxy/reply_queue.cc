@@ -9,6 +9,8 @@ constexpr std::size_t kFirstSize = 16;
 
 bool is_sync(Owed owed) noexcept { return owed == Owed::sync || owed == Owed::hidden_sync; }
 
+bool is_local(Owed owed) noexcept { return owed == Owed::local_close || owed == Owed::local_parse; }
+
 }  // namespace
 
 void ReplyQueue::push(const Reply& reply) {
@@ -50,26 +52,22 @@ void ReplyQueue::remove(std::size_t index) noexcept {
   size_--;
 }
 
+std::size_t ReplyQueue::behind_local() const noexcept {
+  std::size_t index = 1;
+  // Answers of our own ask the server nothing.
+  while (index < size_ && is_local(ring_[(begin_ + index) & (ring_.size() - 1)].owed)) index++;
+  return index;
+}
+
 ReplyQueue::CopyIn ReplyQueue::enter_copy_in() noexcept {
   CopyIn found = {};
-  bool simple = front().owed == Owed::query;
-  std::size_t index = 1;
-  while (index < size_ && !found.ended) {
-    Owed owed = at(index).owed;
-    if (is_sync(owed)) {
-      found.syncs++;
-      remove(index);
-    } else if (owed == Owed::local_close || owed == Owed::local_parse) {
-      index++;  // answers of our own ask the server nothing
-    } else {
-      found.ended = true;
-      found.intruded = simple && owed != Owed::copy_end;
-      if (!found.intruded) continue;
-      found.intruder = at(index);
-      remove(index);
-    }
+  for (;;) {
+    std::size_t index = behind_local();
+    found.ended = index < size_ && !is_sync(at(index).owed);
+    if (index == size_ || found.ended) return found;
+    found.syncs++;
+    remove(index);
   }
-  return found;
 }
 
 }  // namespace sluice::proxy

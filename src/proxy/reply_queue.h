@@ -33,6 +33,8 @@ enum ReplyFlag : std::uint8_t {
   kRefused = 1U << 0U,     // the server was sent something that fails; subject is the refusal to show for it
   kClosesName = 1U << 1U,  // its tag is UNLISTEN, the client is to see DEALLOCATE; subject is the statement
   kOnlyProbes = 1U << 2U,  // Parse of a statement that the server has already
+  kDuplicate = 1U << 4U,   // Parse under a name that is taken: it will fail, and nothing is to be undone
+  kHasOlder = 1U << 5U,    // replaced an unnamed statement that comes back if this message is skipped
   kUnnamed = 1U << 3U,     // Parse of the unnamed statement
 };
 
@@ -70,13 +72,10 @@ class ReplyQueue {
   void drop_front(std::size_t count) noexcept;
 
   // The front turned out to be a COPY from the client. The server passes over Flush and Sync until the copy ends, and
-  // takes any other message for an error. So the Syncs are taken out that stand before copy_end, and of a Query's copy
-  // the one message that ended it.
+  // takes any other message for an error. So the Syncs are taken out that stand before that.
   struct CopyIn {
     std::size_t syncs;  // taken out
     bool ended;         // by what has been sent already
-    bool intruded;      // intruder was taken out: it is what ended a Query's copy
-    Reply intruder;
   };
   CopyIn enter_copy_in() noexcept;
 
@@ -85,6 +84,7 @@ class ReplyQueue {
 
  private:
   void remove(std::size_t index) noexcept;
+  [[nodiscard]] std::size_t behind_local() const noexcept;
 
   std::vector<Reply> ring_;  // its size is a power of two
   std::size_t begin_ = 0;

@@ -41,7 +41,7 @@ void Session::end_call() {
 }
 
 void Session::to_client(Bytes bytes) noexcept {
-  if (!gone_ && !over_) client_run_.add(bytes);
+  if (!reset_ && !over_) client_run_.add(bytes);
 }
 
 void Session::error_to_client(const wire::ErrorText& error) {
@@ -135,9 +135,12 @@ void Session::clear_assignment() noexcept {
   phase_ = Phase::relaying;
   cancel_at_ = own_deadline_ = kNever;
   portal_closes_ = ClientStatements::kNone;
-  pops_ = early_syncs_ = false;
+  pops_ = early_syncs_ = copying_ = false;
   seen_placeholders_.clear();
   replies_.clear();
+  older_unnamed_.clear();
+  for (std::uint32_t slot : replaced_) statements_.forget(slot);
+  replaced_.clear();
   refusals_.clear();
   wants_.release = wants_.cancel = wants_.pause_client = false;
   wants_.discard = Discard::none;
@@ -210,6 +213,7 @@ void Session::client_gone(Departure departure, Time now, Output& out) {
   if (gone_) return;
   begin_call(now, out);
   gone_ = true;
+  reset_ = departure == Departure::reset;
   wants_.close = true;
   wants_.server = false;
   if (server_ == nullptr || wants_.release || wants_.discard != Discard::none) {

@@ -167,6 +167,12 @@ class Session {
     TextEffects effects;
     std::uint32_t closes = ClientStatements::kNone;  // DEALLOCATE of this statement
   };
+  // An unnamed statement that was replaced in the middle of a batch, and whose one the server had then.
+  struct OlderUnnamed {
+    Unnamed statement;
+    std::uint64_t server_client;
+    std::uint64_t server_number;
+  };
   // A client's message as it is being taken.
   struct Message {
     std::uint8_t type;
@@ -198,7 +204,9 @@ class Session {
   [[nodiscard]] std::size_t start_rest(const Message& message, Rest rest) noexcept;
   [[nodiscard]] std::size_t pass(const Message& message) noexcept;
   [[nodiscard]] std::size_t take_query(const Message& message);
-  void start_query();
+  [[nodiscard]] std::uint8_t start_query();
+  [[nodiscard]] std::uint8_t replace_unnamed(std::uint64_t number);
+  void restore_unnamed(bool skipped);
   [[nodiscard]] std::size_t take_sync(const Message& message);
   [[nodiscard]] std::size_t take_terminate(const Message& message);
   [[nodiscard]] std::size_t take_copy(const Message& message);
@@ -231,6 +239,7 @@ class Session {
   [[nodiscard]] bool is_shared(const ClientStatement& statement) const noexcept;
   void send_parse(std::string_view name, std::string_view query, wire::Bytes types);
   void send_refused_parse(bool unnamed, Refusal refusal);
+  [[nodiscard]] std::size_t parse_duplicate(const Message& message, const wire::Parse& parse);
   void send_named(const wire::Parse& parse, TextEffects effects);
   void hide_statement(std::uint32_t slot);
   [[nodiscard]] bool is_unknown_yet(std::uint32_t slot) noexcept;
@@ -239,7 +248,7 @@ class Session {
   [[nodiscard]] bool refuses(const TextEffects& effects, Refusal& refusal);
   void apply_effects(const TextEffects& effects);
   [[nodiscard]] bool evict_statements();
-  void undo(const Reply& reply);
+  void undo(const Reply& reply, bool skipped);
   void confirm(const Reply& reply);
 
   // The server's messages (session_server.cc).
@@ -291,8 +300,9 @@ class Session {
 
   Wants wants_;
   SessionEnd end_ = SessionEnd::none;
-  bool over_ = false;  // nothing more is read of the client, nothing more is given to it
-  bool gone_ = false;
+  bool over_ = false;   // nothing more is read of the client, nothing more is given to it
+  bool gone_ = false;   // nothing more comes from the client; what it sent in good order is still answered
+  bool reset_ = false;  // and nobody reads the answers
   bool pinned_ = false;
   Ending ending_ = Ending::none;
   SessionEnd ending_as_ = SessionEnd::none;
@@ -313,7 +323,8 @@ class Session {
   bool flush_sent_ = false;           // at the limit of replies
   bool wants_barrier_ = false;        // the statement that needs it is in the batch
   bool barrier_ = false;              // nothing of the client is taken before the server has answered
-  bool copy_in_ = false;              // the server reads CopyData
+  bool copying_ = false;              // a COPY from the client has begun and not ended
+  bool copy_in_ = false;              // and the client has not said that it ends
   bool batch_has_statement_ = false;  // strict
   bool batch_has_portal_ = false;     // strict
   std::uint64_t batch_ = 1;
@@ -354,8 +365,11 @@ class Session {
   SettingsDigest digest_ = {};
   ClientStatements statements_;
   Unnamed unnamed_;
+  std::vector<OlderUnnamed> older_unnamed_;
+  std::vector<std::uint32_t> replaced_;  // statements whose names were used again behind a DEALLOCATE ALL
   std::uint64_t next_number_ = 1;
-  std::uint32_t portal_closes_ = ClientStatements::kNone;
+  std::uint32_t portal_closes_ = ClientStatements::kNone;  // the statement that executing closing_portal_ closes
+  std::string closing_portal_;
   std::vector<std::string> seen_placeholders_;
 };
 

@@ -125,14 +125,8 @@ std::size_t Session::take_unassigned(const Message& message) {
 std::size_t Session::take_assigned(const Message& message) {
   if (skipping_ && message.type != 'S') return start_rest(message, Rest::drop);
   if (options_.profile == Profile::strict && !strict_allows(message)) return 0;
-  if (copy_in_ && std::strchr("dcfHS", message.type) == nullptr) {
-    // Not part of a COPY: the server ends it with an error, and has then read this message.
-    copy_in_ = false;
-    if (!replies_.empty() && replies_.front().owed == Owed::query) {
-      discard_at_ready_ = Discard::copy;
-      return pass(message);
-    }
-  }
+  // What is not part of a COPY ends it with an error.
+  if (copy_in_ && std::strchr("dcfHS", message.type) == nullptr) copy_in_ = false;
   switch (message.type) {
     case 'Q':
       return take_query(message);
@@ -203,18 +197,18 @@ std::size_t Session::take_terminate(const Message& message) {
   return message.raw.size();
 }
 
-// A Query ends what was pending by name: the unnamed statement, and what is known of the batch before.
-void Session::start_query() {
-  unnamed_.number = 0;
-  server_->unnamed_client = 0;
+// A Query drops the unnamed statement and ends a batch, unless it is skipped with it.
+std::uint8_t Session::start_query() {
+  std::uint8_t flags = replace_unnamed(0);
   batch_open_ = false;
   batch_++;
+  return flags;
 }
 
 std::size_t Session::take_query(const Message& message) {
   Reply reply = {Owed::query, 0, Reply::kNoSubject, 0};
   if (!message.whole) {
-    start_query();
+    reply.flags = start_query();
     owe(reply);
     return take_text_stream(message, 0);
   }
@@ -225,7 +219,7 @@ std::size_t Session::take_query(const Message& message) {
     discard_at_ready_ = Discard::settings;
   }
   if (!read || is_plain(text)) {
-    start_query();
+    reply.flags = start_query();
     owe(reply);
     forward(message.raw);
     return message.raw.size();
@@ -233,7 +227,7 @@ std::size_t Session::take_query(const Message& message) {
   TextEffects effects = read_effects(text);
   std::uint32_t closes = effects.has(kDeallocates) ? statements_.find(effects.name) : ClientStatements::kNone;
   if (closes != ClientStatements::kNone && is_unknown_yet(closes)) return 0;
-  start_query();
+  bool older = start_query() != 0;
   Refusal refusal;
   wire::ByteWriter writer(scratch_.take(32));
   if (refuses(effects, refusal)) {
@@ -251,8 +245,9 @@ std::size_t Session::take_query(const Message& message) {
     barrier_ = true;
     wants_barrier_ = false;
   }
-  owe(reply);
   forward(reply.flags == 0 ? message.raw : writer.written());
+  if (older) reply.flags |= kHasOlder;
+  owe(reply);
   return message.raw.size();
 }
 

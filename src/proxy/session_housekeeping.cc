@@ -20,6 +20,7 @@ constexpr std::size_t kMaxOwnRows = 2000;
 
 void Session::ask(const std::string& sql, Phase phase) {
   phase_ = phase;
+  server_->unnamed_client = 0;  // a Query drops the unnamed statement
   own_deadline_ = now_ + options_.housekeeping_timeout;
   row_.clear();
   read_.clear();

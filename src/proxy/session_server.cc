@@ -172,8 +172,8 @@ Session::Way Session::judge_copy(std::uint8_t type) {
   if (type == 'G') {
     ReplyQueue::CopyIn copy = replies_.enter_copy_in();
     copy_in_ = !copy.ended;
+    copying_ = true;
     early_syncs_ = copy.syncs > 0;
-    if (copy.intruded) undo(copy.intruder);
     // The Sync that was passed over did not end the batch.
     if (owed == Owed::execute && early_syncs_ && replies_.awaits_sync()) batch_open_ = true;
   }
@@ -181,6 +181,8 @@ Session::Way Session::judge_copy(std::uint8_t type) {
 }
 
 void Session::pop_reply() {
+  // What it replaced cannot come back any more.
+  if (replies_.front().has(kHasOlder)) older_unnamed_.erase(older_unnamed_.begin());
   replies_.pop();
   emit_local_answers();
   if (replies_.empty() && ending_ == Ending::answered) end_now();
@@ -222,18 +224,17 @@ void Session::take_tag(const wire::Piece& piece, Bytes payload) {
     server_failed("the server ended a command that nobody gave");
     return;
   }
-  copy_in_ = false;
+  copy_in_ = copying_ = false;
   Reply reply = replies_.front();
   if (tag == "DISCARD ALL" || tag == "DEALLOCATE ALL") {
-    server_->statements.clear();
+    // What is not confirmed yet was parsed behind it.
+    server_->statements.forget_parsed();
     server_->stale.clear();
-    server_->unnamed_client = 0;
     statements_.forget_parsed();
-    if (tag[1] == 'I') unnamed_.number = 0;
   }
   if (reply.has(kClosesName) && tag == "UNLISTEN") {
     statements_.forget(reply.subject);
-    replies_.front().flags = 0;
+    replies_.front().flags &= kHasOlder;
     wire::ByteWriter writer(scratch_.take(20));
     wire::write_command_complete(writer, "DEALLOCATE");
     to_client(writer.written());
@@ -271,14 +272,12 @@ void Session::take_error(const wire::Piece& piece, Bytes payload) {
   } else {
     give_client(piece, piece.length > kMaxWholeBytes ? piece.payload : payload);
   }
-  if (copy_in_ || early_syncs_) {
-    // Whether the server passed over a Sync before or after it failed cannot be known.
-    if (early_syncs_) discard_at_ready_ = Discard::copy;
-    copy_in_ = early_syncs_ = false;
-  }
+  // Whether the server passed over a Sync before or after it failed cannot be known.
+  if (early_syncs_) discard_at_ready_ = Discard::copy;
+  copy_in_ = copying_ = early_syncs_ = false;
   if (reply.owed == Owed::query || reply.owed == Owed::function_call) {
-    undo(reply);
-    reply.flags = 0;
+    undo(reply, false);
+    reply.flags &= kHasOlder;
   } else {
     skip_to_sync();
   }
@@ -295,7 +294,8 @@ bool Session::rewrite_error(const Reply& reply, wire::ErrorFields& fields, std::
     if (!refusal.hint.empty()) set = fields.set('H', refusal.hint) && set;
     return set;
   }
-  if ((reply.owed != Owed::bind && reply.owed != Owed::describe) || reply.statement == 0) return false;
+  bool named_by_us = reply.owed == Owed::bind || reply.owed == Owed::describe || reply.has(kDuplicate);
+  if (!named_by_us || reply.statement == 0) return false;
   if (sqlstate == "0A000" && fields.find('R') == "RevalidateCachedQuery") {
     // Others shared it before its tables changed. Whoever parses the text again gets a new one.
     server_->statements.erase(reply.statement);
@@ -323,13 +323,13 @@ void Session::give_error(const wire::ErrorFields& fields) {
 // What was sent behind the message that failed, up to the next Sync, is not carried out.
 void Session::skip_to_sync() {
   std::size_t lost = replies_.before_sync();
-  for (std::size_t i = lost; i > 0; i--) undo(replies_.at(i - 1));
+  for (std::size_t i = lost; i > 0; i--) undo(replies_.at(i - 1), i > 1);
   bool before_sync = lost == replies_.size();
   replies_.drop_front(lost);
   if (before_sync) {
     skipping_ = true;
     batch_open_ = true;
-    wants_barrier_ = false;
+    barrier_ = wants_barrier_ = false;
   }
   if (replies_.empty() && ending_ == Ending::answered) end_now();
 }
@@ -342,7 +342,6 @@ void Session::take_ready(const wire::Piece& piece, Bytes payload) {
     return;
   }
   if (replies_.front().owed != Owed::hidden_sync) give_client(piece, payload);
-  if (replies_.front().owed == Owed::query) copy_in_ = false;
   early_syncs_ = false;
   pop_reply();
   if (!replies_.empty() || over_) return;
@@ -350,6 +349,8 @@ void Session::take_ready(const wire::Piece& piece, Bytes payload) {
   refusals_.clear();
   bool open = batch_open_ || skipping_ || rest_left_ > 0;
   barrier_ = cleared_ = false;
+  for (std::uint32_t slot : replaced_) statements_.forget(slot);
+  replaced_.clear();
   if (gone_ && rest_left_ == 0) {
     abandon_transaction();
   } else if (!open && server_->status == TransactionStatus::idle) {

@@ -75,12 +75,9 @@ std::size_t Session::take_parse(const Message& message) {
   wire::Parse parse = {};
   bool read = message.whole && wire::read_parse(message.payload, parse);
   if (read && !strict) return parse.statement.empty() ? parse_unnamed(message, parse) : parse_named(message, parse);
+  std::uint8_t older = replace_unnamed(message.whole ? 0 : next_number_++);
   batch_open_ = true;
-  unnamed_.number = 0;
-  if (!message.whole) unnamed_ = {next_number_++, false, {}, {}, {}, ClientStatements::kNone};
-  server_->unnamed_client = unnamed_.number == 0 ? 0 : id_;
-  server_->unnamed_number = unnamed_.number;
-  owe({Owed::parse, kUnnamed, Reply::kNoSubject, unnamed_.number});
+  owe({Owed::parse, static_cast<std::uint8_t>(kUnnamed | older), Reply::kNoSubject, unnamed_.number});
   // What cannot be read is the server's to refuse.
   return message.whole ? pass(message) : take_text_stream(message, head.size);
 }
@@ -95,12 +92,10 @@ std::size_t Session::parse_unnamed(const Message& message, const wire::Parse& pa
   }
   std::uint32_t closes = effects.has(kDeallocates) ? statements_.find(effects.name) : ClientStatements::kNone;
   if (closes != ClientStatements::kNone && is_unknown_yet(closes)) return 0;
+  std::uint8_t older = replace_unnamed(next_number_++);
   batch_open_ = true;
-  unnamed_.number = next_number_++;
   unnamed_.kept = parse.query.size() <= options_.max_unnamed_statement_bytes;
   unnamed_.closes = closes;
-  server_->unnamed_client = id_;
-  server_->unnamed_number = unnamed_.number;
   if (closes != ClientStatements::kNone) {
     unnamed_.query = kNoOperation;
     unnamed_.types.clear();
@@ -114,8 +109,33 @@ std::size_t Session::parse_unnamed(const Message& message, const wire::Parse& pa
     forward(message.raw);
   }
   unnamed_.effects = std::move(effects);
-  owe({Owed::parse, kUnnamed, Reply::kNoSubject, unnamed_.number});
+  owe({Owed::parse, static_cast<std::uint8_t>(kUnnamed | older), Reply::kNoSubject, unnamed_.number});
   return message.raw.size();
+}
+
+// The unnamed statement is another one from here on, or none. In the middle of a batch that may turn out not to be so.
+std::uint8_t Session::replace_unnamed(std::uint64_t number) {
+  bool may_be_skipped = batch_open_ && options_.profile == Profile::compatible;
+  if (may_be_skipped) {
+    older_unnamed_.push_back({std::move(unnamed_), server_->unnamed_client, server_->unnamed_number});
+    unnamed_ = {};
+  }
+  unnamed_.number = number;
+  unnamed_.kept = false;
+  unnamed_.closes = ClientStatements::kNone;
+  server_->unnamed_client = number == 0 ? 0 : id_;
+  server_->unnamed_number = number;
+  return may_be_skipped ? std::uint8_t{kHasOlder} : std::uint8_t{0};
+}
+
+// The youngest replacement did not take place, or it failed, and then there is no unnamed statement.
+void Session::restore_unnamed(bool skipped) {
+  if (skipped) {
+    unnamed_ = std::move(older_unnamed_.back().statement);
+    server_->unnamed_client = older_unnamed_.back().server_client;
+    server_->unnamed_number = older_unnamed_.back().server_number;
+  }
+  older_unnamed_.pop_back();
 }
 
 // Whether the statement's Parse, sent in an earlier batch, may still fail.
@@ -130,22 +150,33 @@ std::size_t Session::parse_named(const Message& message, const wire::Parse& pars
   if (!known) return 0;
   if (slot != ClientStatements::kNone && cleared_) {
     statements_.hide(slot);
+    replaced_.push_back(slot);
     slot = ClientStatements::kNone;
   }
   TextEffects effects = read_effects(parse.query);
   std::size_t bytes = parse.query.size() + parse.types.size() + parse.statement.size();
   Refusal refusal;
-  if (slot != ClientStatements::kNone) {
-    refusal = {"ERROR", "42P05", "prepared statement \"" + std::string(parse.statement) + "\" already exists", "", ""};
+  if (refuses(effects, refusal)) {
+    send_refused_parse(false, std::move(refusal));
+  } else if (slot != ClientStatements::kNone) {
+    return parse_duplicate(message, parse);
   } else if (statements_.size() >= options_.max_client_statements ||
              statements_.bytes() + bytes > options_.max_client_statement_bytes) {
-    refusal = {"ERROR", "54000", "too many prepared statements of one client", "",
-               "Close statements that are not used any more, or raise max_client_statements."};
-  } else if (!refuses(effects, refusal)) {
+    send_refused_parse(false, {"ERROR", "54000", "too many prepared statements of one client", "",
+                               "Close statements that are not used any more, or raise max_client_statements."});
+  } else {
     send_named(parse, std::move(effects));
-    return message.raw.size();
   }
-  send_refused_parse(false, std::move(refusal));
+  return message.raw.size();
+}
+
+// The server looks at the text first and at the name last, so it is given one that it has.
+std::size_t Session::parse_duplicate(const Message& message, const wire::Parse& parse) {
+  Reply reply = {Owed::parse, kDuplicate, Reply::kNoSubject, 0};
+  if (bring_statement(parse.statement, reply.subject, reply.statement) != Found::here) return 0;
+  batch_open_ = true;
+  send_parse(ServerStatementName(reply.statement).view(), parse.query, parse.types);
+  owe(reply);
   return message.raw.size();
 }
 
@@ -255,11 +286,14 @@ std::size_t Session::take_bind(const Message& message) {
     found = bring_statement(head.statement, reply.subject, reply.statement);
   } else if (reading == Reading::complete) {
     found = bring_unnamed();
-    if (head.portal.empty()) portal_closes_ = unnamed_.closes;
+    if (unnamed_.number != 0 && unnamed_.closes != ClientStatements::kNone) {
+      portal_closes_ = unnamed_.closes;
+      closing_portal_ = head.portal;
+    }
   }
   if (found == Found::unknown_yet) return 0;
   batch_open_ = true;
-  if (named && head.portal.empty()) portal_closes_ = ClientStatements::kNone;
+  if (named && head.portal == closing_portal_) portal_closes_ = ClientStatements::kNone;
   if (found == Found::absent) {
     reply.flags = kRefused;
     reply.subject = keep_refusal({"ERROR", "26000", absent_message(head.statement), "", ""});
@@ -305,7 +339,7 @@ std::size_t Session::take_execute(const Message& message) {
   Reply reply = {Owed::execute, 0, Reply::kNoSubject, 0};
   wire::Execute execute = {};
   if (portal_closes_ != ClientStatements::kNone && wire::read_execute(message.payload, execute) &&
-      execute.portal.empty()) {
+      execute.portal == closing_portal_) {
     reply.flags = kClosesName;
     reply.subject = portal_closes_;
     hide_statement(portal_closes_);
@@ -322,7 +356,8 @@ std::size_t Session::take_close(const Message& message) {
   bool read = wire::read_named(message.payload, named);
   bool statement = read && !strict && named.target == wire::Target::statement;
   if (statement && named.name.empty()) unnamed_.number = 0;
-  if (server_ != nullptr && (!statement || named.name.empty())) {
+  // During a COPY it is a mistake, and the server's to report.
+  if (server_ != nullptr && (!statement || named.name.empty() || copying_)) {
     if (statement) server_->unnamed_client = 0;
     batch_open_ = true;
     owe({Owed::close, 0, Reply::kNoSubject, 0});
@@ -360,13 +395,11 @@ void Session::send_parse(std::string_view name, std::string_view query, Bytes ty
 }
 
 void Session::send_refused_parse(bool unnamed, Refusal refusal) {
+  std::uint8_t flags = kRefused;
+  if (unnamed) flags |= kUnnamed | replace_unnamed(0);
   batch_open_ = true;
-  if (unnamed) {
-    unnamed_.number = 0;
-    server_->unnamed_client = 0;
-  }
   send_parse(unnamed ? std::string_view() : kRefusedName, "refused", {});
-  owe({Owed::parse, kRefused, keep_refusal(std::move(refusal)), 0});
+  owe({Owed::parse, flags, keep_refusal(std::move(refusal)), 0});
 }
 
 std::uint32_t Session::keep_refusal(Refusal refusal) {
@@ -459,18 +492,20 @@ void Session::confirm(const Reply& reply) {
   }
 }
 
-// The message that this answer was owed for was not carried out.
-void Session::undo(const Reply& reply) {
-  if (reply.has(kRefused)) return;
+// The message that this answer was owed for was not carried out: it failed, or it was skipped because another one did.
+void Session::undo(const Reply& reply, bool skipped) {
   switch (reply.owed) {
     case Owed::parse:
     case Owed::local_parse:
     case Owed::hidden_parse:
       if (reply.has(kUnnamed)) {
-        if (reply.owed == Owed::parse && unnamed_.number == reply.statement) unnamed_.number = 0;
-        server_->unnamed_client = 0;
+        if (reply.owed == Owed::hidden_parse) server_->unnamed_client = 0;
+        // If it failed, a later one that came between was skipped and has brought this one back.
+        if (reply.owed == Owed::parse && !skipped) unnamed_.number = server_->unnamed_client = 0;
+        if (reply.has(kHasOlder)) restore_unnamed(skipped);
         break;
       }
+      if (reply.has(kRefused | kDuplicate)) break;
       if (reply.subject != Reply::kNoSubject) statements_.forget(reply.subject);
       if (reply.statement != 0) server_->statements.erase(reply.statement);
       break;
@@ -480,6 +515,7 @@ void Session::undo(const Reply& reply) {
     case Owed::query:
     case Owed::execute:
       if (reply.has(kClosesName)) statements_.unhide(reply.subject);
+      if (reply.has(kHasOlder) && skipped) restore_unnamed(true);
       break;
     default:
       break;

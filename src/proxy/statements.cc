@@ -121,11 +121,13 @@ void ServerStatements::erase(std::uint64_t number) {
   order_.erase(at);
 }
 
-void ServerStatements::clear() {
-  order_.clear();
-  by_key_.clear();
-  by_number_.clear();
-  bytes_ = 0;
+void ServerStatements::forget_parsed() {
+  for (auto at = order_.begin(); at != order_.end();) {
+    std::uint64_t number = at->number;
+    bool parsed = at->parsed;
+    ++at;
+    if (parsed) erase(number);
+  }
 }
 
 std::uint64_t ServerStatements::evict(std::size_t max_count, std::size_t max_bytes) {

@@ -106,7 +106,8 @@ class ServerStatements {
   ServerStatement& add(const StatementKey& key, std::size_t bytes, std::uint64_t batch);
   void parsed(std::uint64_t number);
   void erase(std::uint64_t number);
-  void clear();
+  // Everything but what has not been confirmed yet.
+  void forget_parsed();
   // Removes the least recently used one while there are more than so many; its number, or 0.
   [[nodiscard]] std::uint64_t evict(std::size_t max_count, std::size_t max_bytes);
 
