@@ -298,6 +298,30 @@ TEST(ProxyConfig, TheExampleFileListsEverySettingWithItsDefault) {
   }
 }
 
+TEST(ProxyConfig, AnyTextIsReadOrRefusedButNeverThrows) {
+  const std::string example = example_file();
+  unsigned random = 20;
+  auto next = [&] { return random = random * 1664525U + 1013904223U; };
+  const std::string_view pieces[] = {"[",     "]",  "[[pools]]\n", "=",    "\"",  "'''", "{",  "}", "\n", "\\u0000",
+                                     "1e999", "0x", "-",           "true", "nan", ",",   "[[", ".", "#",  "\xFF"};
+  for (int i = 0; i < 600; i++) {
+    std::string text = example;
+    if (i % 3 == 0) text.resize(next() % text.size());
+    for (unsigned changes = next() % 4; changes > 0 && !text.empty(); changes--) {
+      std::size_t at = next() % text.size();
+      std::string_view piece = pieces[next() % std::size(pieces)];
+      text.replace(at, std::min<std::size_t>(next() % 3, text.size() - at), piece);
+    }
+    ASSERT_NO_THROW((void)read_config(text, "p.toml", nullptr)) << text;
+  }
+  EXPECT_FALSE(read_config("x = " + std::string(100'000, '['), "p.toml", nullptr).ok());
+  std::string exceptions;
+  for (std::size_t i = 0; i <= kMaxPoolExceptions; i++) {
+    exceptions += "[[pools]]\nuser = \"u" + std::to_string(i) + "\"\n";
+  }
+  EXPECT_NE(findings(exceptions).find("at most 4096 are allowed"), std::string::npos);
+}
+
 TEST(ProxyConfig, TheSettingsPageIsMadeFromTheTable) {
   EXPECT_EQ(file_text(std::string(SLUICE_SOURCE_DIR) + "/docs/proxy-settings.md"), settings_page())
       << "sluice proxy --print-settings > docs/proxy-settings.md";
