@@ -367,7 +367,8 @@ void Pools::released(ServerId server, bool reusable, Time now) {
     pool.pinned--;
   } else {
     pool.history.holds.add(now - record.since);
-    history_.holds.add(now - record.since);
+    // How long sessions last says nothing about the transactions of other pools.
+    if (pool.options.mode == PoolMode::transaction) history_.holds.add(now - record.since);
     pool.released_at = now;
   }
   record.waiter = 0;

@@ -104,6 +104,28 @@ TEST(ProxyPoolsOpening, AnOverlongLeaseIsNotCountedOn) {
   EXPECT_EQ(world.connecting.size(), 1U) << "both are overlong: at once";
 }
 
+TEST(ProxyPoolsOpening, HowLongSessionsLastTeachesOtherPoolsNothing) {
+  for (const PoolMode mode : {PoolMode::transaction, PoolMode::session}) {
+    PoolsWorld world;
+    PoolOptions options;
+    options.mode = mode;
+    const PoolId sessions = world.pool("sessions", options);
+    for (WaiterId waiter = 0; waiter < 300; waiter++) {
+      world.acquire(sessions, waiter);
+      while (!world.connecting.empty()) world.open_next();
+      world.pass(10 * kSecond);
+      world.release(waiter);
+    }
+    const PoolId pool = world.pool("a");
+    for (WaiterId waiter = 1000; waiter < 1005; waiter++) world.acquire(pool, waiter);
+    if (mode == PoolMode::session) {
+      EXPECT_EQ(world.connecting.size(), 1U) << "short holds are assumed as before";
+    } else {
+      EXPECT_GE(world.connecting.size(), 4U);
+    }
+  }
+}
+
 TEST(ProxyPoolsOpening, APinnedLeaseIsNotCountedOn) {
   PoolsWorld world;
   const PoolId pool = world.pool("a");
