@@ -134,8 +134,8 @@ Log::Log(const LogConfig& config, std::FILE* out)
 }
 
 Log::~Log() {
+  writer_.reset();  // writes what is queued, then ends its thread: only then nobody uses the logger any more
   logger_.reset();
-  writer_.reset();  // writes what is queued, then ends
 }
 
 void Log::set_levels(const LogConfig& config) {
