@@ -60,8 +60,6 @@ Wording wording_of(Status status) {
     case Status::time_limit:
       return {ERRCODE_QUERY_CANCELED, "canceling the transaction because of its time limit",
               "Split the transaction, or raise transactionTimeLimitMs of its class."};
-    case Status::draining:
-      return {ERRCODE_CANNOT_CONNECT_NOW, "the server is draining", "Retry after the delay in DETAIL."};
     case Status::duplicate_ticket:
       return {ERRCODE_DUPLICATE_OBJECT, "a request with this ticket is queued or running",
               "Nothing of this statement was executed. Wait for the first request to end, or use a new ticket."};

@@ -75,7 +75,6 @@ Retry retry_of(Status status) noexcept {
     case Status::pushed_out:
     case Status::queue_deadline:
     case Status::overdraft_exhausted:
-    case Status::draining:
       return Retry::after;
     case Status::ok:
     case Status::queued:

@@ -34,7 +34,7 @@ struct Refusal {
 
 // What a refused caller should do. `after` for everything that passes by itself, `never` where a retry would only
 // repeat the outcome (cancelled by the caller, over the time limit, a live ticket of the same id). A caller that ends
-// an idle session and loses nothing by it (draining, eviction: 57P01) says `now` itself.
+// an idle session and loses nothing by it (eviction: 57P01) says `now` itself.
 [[nodiscard]] Retry retry_of(Status status) noexcept;
 
 // base_ms .. 2 * base_ms, uniform over the 32 random bits the caller supplies.

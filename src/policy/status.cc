@@ -36,8 +36,6 @@ const char* status_name(Status status) noexcept {
       return "cancelled";
     case Status::time_limit:
       return "time_limit";
-    case Status::draining:
-      return "draining";
     case Status::duplicate_ticket:
       return "duplicate_ticket";
     case Status::illegal_transition:

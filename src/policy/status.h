@@ -28,7 +28,6 @@ enum class Status : std::uint8_t {
 
   cancelled,         // cancelled while queued (57014)
   time_limit,        // executionClasses.<class>.transactionTimeLimitMs (57014, then 57P01)
-  draining,          // 57P03 for new sessions, 57P01 for existing ones
   duplicate_ticket,  // a live ticket with this id exists
 
   // Faults. None of these may happen; each is counted, logged and answered by pg_sluice.on_fault.

@@ -142,12 +142,12 @@ TEST_F(PolicyRefusal, DetailNeverHoldsALineBreakOrABlankInsideAValue) {
 }
 
 TEST_F(PolicyRefusal, WhatIsNotKnownIsLeftOut) {
-  Refusal refusal{outcome(Status::draining), Retry::after, 250, nullptr, nullptr, nullptr, {}};
-  EXPECT_EQ(detail(refusal), "sluice reason=draining retry=after retry_after_ms=250 generation=27");
+  Refusal refusal{outcome(Status::queue_deadline), Retry::after, 250, nullptr, nullptr, nullptr, {}};
+  EXPECT_EQ(detail(refusal), "sluice reason=queue_deadline retry=after retry_after_ms=250 generation=27");
   refusal.retry = Retry::now;
-  EXPECT_EQ(detail(refusal), "sluice reason=draining retry=now retry_after_ms=0 generation=27");
+  EXPECT_EQ(detail(refusal), "sluice reason=queue_deadline retry=now retry_after_ms=0 generation=27");
   refusal.retry = Retry::never;
-  EXPECT_EQ(detail(refusal), "sluice reason=draining retry=never generation=27");
+  EXPECT_EQ(detail(refusal), "sluice reason=queue_deadline retry=never generation=27");
 }
 
 TEST_F(PolicyRefusal, ALineCutAnywhereStillParses) {
@@ -191,7 +191,7 @@ TEST(PolicyRetry, IsAfterForEverythingThatPassesByItself) {
   for (Status status :
        {Status::session_limit, Status::tenant_session_limit, Status::role_session_limit, Status::role_connect_rate,
         Status::database_session_limit, Status::admin_reserve, Status::queue_full, Status::deadline_unreachable,
-        Status::pushed_out, Status::queue_deadline, Status::overdraft_exhausted, Status::draining}) {
+        Status::pushed_out, Status::queue_deadline, Status::overdraft_exhausted}) {
     EXPECT_EQ(retry_of(status), Retry::after) << status_name(status);
   }
 }

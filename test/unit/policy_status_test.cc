@@ -37,7 +37,7 @@ TEST(PolicyStatus, RefusalsAndFaultsAreDisjointAndLeaveTheOutcomesOut) {
     bool outcome = status == Status::ok || status == Status::queued || status == Status::contended;
     EXPECT_NE(outcome, is_refusal(status) || is_fault(status)) << status_name(status);
   }
-  EXPECT_TRUE(is_refusal(Status::draining));
+  EXPECT_TRUE(is_refusal(Status::duplicate_ticket));
   EXPECT_TRUE(is_fault(Status::corrupt));
 }
 

@@ -76,27 +76,28 @@ is($app[0]->value("SELECT i FROM dblink('inner', 'SELECT 1') AS t(i int)"), 1, '
 # A role that opens a session for each request, without a pause: its rate is its own, and nobody else's.
 $server->close_all;
 $server->wait_sessions(0);
-my $generation = $server->apply({ roleCaps => { app => { connectsPerSecond => 5 } }, retry => { baseMs => 100 } });
+my $generation = $server->apply({ roleCaps => { app => { connectsPerSecond => 2 } }, retry => { baseMs => 100 } });
 my ($opened, $last) = (0, undef);
 $started = time;
-while ($opened < 20 && !$last) {
+# A machine that takes half a second for a login is below the rate; then it is tried again.
+while (!$last && time < $started + 60) {
   my $wire = $server->try_connect('app');
   if ($wire->logged_in) { $opened++; $wire->close; } else { $last = $wire->error; }
 }
 my $took = time - $started;
-cmp_ok($opened, '>=', 5, 'case A5: a second of sessions may be opened at once');
-cmp_ok($opened, '<=', 5 + 5 * $took, 'case A5: and no more than the rate') or diag("$opened in $took s");
+cmp_ok($opened, '>=', 2, 'case A5: a second of sessions may be opened at once');
+cmp_ok($opened, '<=', 2 + 2 * $took, 'case A5: and no more than the rate') or diag("$opened in $took s");
 is($last->{code}, '53300', 'case A5: who is faster is refused') or diag(Sluice::Wire::describe($last));
-like($last->{detail} // '', qr/^sluice reason=role_connect_rate retry=after retry_after_ms=(?:1\d\d|200) rule=roleCaps\.app\.connectsPerSecond used=5 limit=5 class=interactive tenant=app generation=$generation$/,
+like($last->{detail} // '', qr/^sluice reason=role_connect_rate retry=after retry_after_ms=(?:1\d\d|200) rule=roleCaps\.app\.connectsPerSecond used=2 limit=2 class=interactive tenant=app generation=$generation$/,
   'case A5: with the rate in DETAIL');
 ok($server->connect('other'), 'case A5: another role has a rate of its own');
 $sessions = $server->value(q{SELECT count FROM sluice.unavailable WHERE source = 'sessions' AND reason = 'role_connect_rate'});
 cmp_ok($sessions, '>=', 1, 'case A5: the refusals are counted by their reason');
 # Refused attempts cost nothing: a loop without a pause gets its rate.
 ($opened, $started) = (0, time);
-while ($opened < 5) { my $wire = $server->try_connect('app'); $opened++ if $wire->logged_in; $wire->close; }
+while ($opened < 4) { my $wire = $server->try_connect('app'); $opened++ if $wire->logged_in; $wire->close; }
 $took = time - $started;
-cmp_ok($took, '>=', 0.7, 'case A5: five more take about a second');
+cmp_ok($took, '>=', 1.4, 'case A5: four more take half a second each');
 is(scalar(grep { $_->[0] eq "role's connects" && $_->[2] eq 'roleCaps.app.connectsPerSecond' } @{ $server->rows(q{SELECT step, outcome, rule FROM sluice.explain('app', 'postgres')}) }), 1,
   'case A5: explain names the rule');
 
