@@ -6,6 +6,7 @@
 
 #include "cli/command_line.h"
 #include "proxy/config.h"
+#include "proxy/proxy.h"
 #include "proxy/setting_table.h"
 
 namespace sluice::cli {
@@ -39,8 +40,7 @@ int proxy(const ProxyOptions& options, std::ostream& out, std::ostream& err) {
     out << shown_name(options.file) << ": valid\n";
     return kExitDone;
   }
-  err << "sluice: proxy needs --check-config, --print-example or --print-settings\n";
-  return kExitUsage;
+  return proxy::run_proxy(loaded.config, options.file, environ);
 }
 
 }  // namespace sluice::cli

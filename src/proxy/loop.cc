@@ -144,6 +144,7 @@ struct LoopState {
       due();
     }
     deadline_changed = true;
+    stay_awake();  // the end of a turn is still to come, and arms the next deadline
   }
 
   // A deadline that was moved or cancelled since it was queued.

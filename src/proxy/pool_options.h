@@ -19,8 +19,8 @@ struct PoolOptions {
   std::uint32_t max_waiters = 500;  // at least 1: also who waits for the first connection is a waiter
   Time wait_timeout = 30 * kSecond;
 
-  // At most so many pools that differ in their startup options only; 0: any number. The strict profile says 2.
-  std::uint32_t max_startup_sets = 0;
+  // At most so many pools that differ in their startup options only; 0: any number. Only the strict profile has them.
+  std::uint32_t max_startup_sets = 2;
 
   // Opening.
   Time connect_timeout = 5 * kSecond;  // from `open` to `opened`, over all phases of the login

@@ -14,7 +14,7 @@
 
 namespace sluice::proxy {
 
-enum class ServerState : std::uint8_t {
+enum class ConnectionPhase : std::uint8_t {
   connecting,  // oldest attempt first
   idle,        // the last released first
   checking,    // idle for long: a round trip is under way; oldest first
@@ -22,7 +22,7 @@ enum class ServerState : std::uint8_t {
   closing,     // until the owner says that it is gone
   free,        // the record is nobody's
 };
-inline constexpr std::size_t kServerStates = 5;  // without `free`
+inline constexpr std::size_t kConnectionPhases = 5;  // without `free`
 
 struct ServerRecord {
   Link in_pool;  // the pool's list of this state
@@ -30,7 +30,7 @@ struct ServerRecord {
   PoolId pool = 0;
   std::uint32_t generation = 0;  // upper half of the ServerId
   std::uint32_t snapshot = 0;
-  ServerState state = ServerState::free;
+  ConnectionPhase state = ConnectionPhase::free;
   bool pinned = false;
   bool retiring = false;  // closed with retire_reason instead of reused
   CloseReason retire_reason = CloseReason::retired;
@@ -58,7 +58,7 @@ struct PoolRecord {
   PoolOptions options;
   bool used = false;
   std::uint32_t attached = 0;  // clients
-  std::array<ServerList, kServerStates> servers;
+  std::array<ServerList, kConnectionPhases> servers;
   std::uint32_t pinned = 0;
   WaiterList waiters;  // oldest first
 
@@ -84,16 +84,17 @@ struct PoolRecord {
   Time upkeep_at = kNever;
   Time empty_since = 0;
 
-  [[nodiscard]] const ServerList& in(ServerState state) const noexcept {
+  [[nodiscard]] const ServerList& in(ConnectionPhase state) const noexcept {
     return servers[static_cast<std::size_t>(state)];
   }
   // Connections that are open: logged in, and not being closed.
   [[nodiscard]] std::uint32_t open() const noexcept {
-    return in(ServerState::idle).count() + in(ServerState::checking).count() + in(ServerState::assigned).count();
+    return in(ConnectionPhase::idle).count() + in(ConnectionPhase::checking).count() +
+           in(ConnectionPhase::assigned).count();
   }
   // Those that stay: open or to be opened.
-  [[nodiscard]] std::uint32_t staying() const noexcept { return open() + in(ServerState::connecting).count(); }
-  [[nodiscard]] std::uint32_t size() const noexcept { return staying() + in(ServerState::closing).count(); }
+  [[nodiscard]] std::uint32_t staying() const noexcept { return open() + in(ConnectionPhase::connecting).count(); }
+  [[nodiscard]] std::uint32_t size() const noexcept { return staying() + in(ConnectionPhase::closing).count(); }
   [[nodiscard]] bool rejected() const noexcept { return failure && failure->kind == FailureKind::rejected; }
 };
 using WantingList = IndexList<PoolRecord, &PoolRecord::in_wanting>;

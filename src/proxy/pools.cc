@@ -36,7 +36,7 @@ Pools::Pools(const PoolLimits& limits, ConnectGate& gate, std::uint64_t seed)
 
 std::uint32_t Pools::slot_of(ServerId server) const noexcept {
   const auto slot = static_cast<std::uint32_t>(server);
-  if (slot >= servers_.size() || servers_[slot].state == ServerState::free) return kNoIndex;
+  if (slot >= servers_.size() || servers_[slot].state == ConnectionPhase::free) return kNoIndex;
   return id_of(slot) == server ? slot : kNoIndex;
 }
 
@@ -45,24 +45,24 @@ ServerId Pools::id_of(std::uint32_t slot) const noexcept {
 }
 
 // From its list into another one, counts included. The time of a connection that is checked stays that of its idleness.
-void Pools::move(std::uint32_t slot, ServerState state, Time now) {
+void Pools::move(std::uint32_t slot, ConnectionPhase state, Time now) {
   ServerRecord& server = servers_[slot];
   PoolRecord& pool = pools_[server.pool];
-  if (server.state != ServerState::free) {
+  if (server.state != ConnectionPhase::free) {
     pool.servers[static_cast<std::size_t>(server.state)].erase(servers_, slot);
     totals_[static_cast<std::size_t>(server.state)]--;
   }
-  if (server.state == ServerState::idle) idle_.erase(servers_, slot);
+  if (server.state == ConnectionPhase::idle) idle_.erase(servers_, slot);
   server.state = state;
-  if (state == ServerState::checking) {
+  if (state == ConnectionPhase::checking) {
     server.check_since = now;
   } else {
     server.since = now;
   }
-  if (state == ServerState::free) return;
+  if (state == ConnectionPhase::free) return;
   totals_[static_cast<std::size_t>(state)]++;
   ServerList& list = pool.servers[static_cast<std::size_t>(state)];
-  if (state == ServerState::idle) {
+  if (state == ConnectionPhase::idle) {
     list.push_front(servers_, slot);
     idle_.push_front(servers_, slot);
   } else {
@@ -74,7 +74,7 @@ void Pools::free_server(std::uint32_t slot, Time now) {
   ServerRecord& server = servers_[slot];
   PoolRecord& pool = pools_[server.pool];
   if (server.pinned) pool.pinned--;
-  move(slot, ServerState::free, now);
+  move(slot, ConnectionPhase::free, now);
   const std::uint32_t generation = server.generation;
   server = {};
   server.generation = generation + 1;
@@ -115,7 +115,7 @@ bool Pools::family_full(const PoolKey& family, std::uint32_t max_sets, Time now)
   std::uint32_t in_use = 0;
   for (const PoolId id : members) {
     const PoolRecord& pool = pools_[id];
-    if (pool.attached > 0 || pool.in(ServerState::assigned).count() > 0) {
+    if (pool.attached > 0 || pool.in(ConnectionPhase::assigned).count() > 0) {
       in_use++;
     } else if (pool.size() == 0) {
       forget(id);
@@ -166,7 +166,7 @@ void Pools::detach(PoolId id, Time now) {
 void Pools::acquire(PoolId id, WaiterId waiter, Time now) {
   PoolRecord& pool = pools_[id];
   if (pool.waiters.empty()) {
-    const std::uint32_t newest = pool.in(ServerState::idle).front();
+    const std::uint32_t newest = pool.in(ConnectionPhase::idle).front();
     if (newest != kNoIndex && now - servers_[newest].since < pool.options.check_after) {
       if (gate_.may_start(pool.key, waiter, now) == GateAnswer::yes) {
         assign(newest, waiter, AssignSource::idle, 0, now);
@@ -215,7 +215,7 @@ bool Pools::leave(WaiterId waiter, Time now) {
 
 bool Pools::pin(ServerId id) {
   const std::uint32_t slot = slot_of(id);
-  if (slot == kNoIndex || servers_[slot].state != ServerState::assigned) return false;
+  if (slot == kNoIndex || servers_[slot].state != ConnectionPhase::assigned) return false;
   if (servers_[slot].pinned) return true;
   PoolRecord& pool = pools_[servers_[slot].pool];
   if (pool.options.mode != PoolMode::session && pool.pinned >= pool.options.max_size / 2) return false;
@@ -229,10 +229,10 @@ bool Pools::pin(ServerId id) {
 void Pools::assign(std::uint32_t slot, WaiterId waiter, AssignSource source, Time waited, Time now) {
   ServerRecord& server = servers_[slot];
   PoolRecord& pool = pools_[server.pool];
-  move(slot, ServerState::assigned, now);
+  move(slot, ConnectionPhase::assigned, now);
   server.waiter = waiter;
   pool.progress_at = now;
-  pool.peak.note(pool.in(ServerState::assigned).count(), now);
+  pool.peak.note(pool.in(ConnectionPhase::assigned).count(), now);
   actions_.push_back({.kind = PoolActionKind::assign,
                       .pool = server.pool,
                       .server = id_of(slot),
@@ -246,11 +246,11 @@ void Pools::assign(std::uint32_t slot, WaiterId waiter, AssignSource source, Tim
 void Pools::serve(PoolId id, AssignSource source, Time now) {
   PoolRecord& pool = pools_[id];
   while (!pool.waiters.empty() && !pool.start_gated) {
-    const std::uint32_t newest = pool.in(ServerState::idle).front();
+    const std::uint32_t newest = pool.in(ConnectionPhase::idle).front();
     if (newest == kNoIndex) return;
     if (now - servers_[newest].since >= pool.options.check_after) {
-      if (pool.in(ServerState::checking).count() >= pool.waiters.count()) return;
-      move(newest, ServerState::checking, now);
+      if (pool.in(ConnectionPhase::checking).count() >= pool.waiters.count()) return;
+      move(newest, ConnectionPhase::checking, now);
       actions_.push_back({.kind = PoolActionKind::check, .pool = id, .server = id_of(newest)});
       continue;
     }
@@ -270,7 +270,7 @@ std::optional<CloseReason> Pools::reason_to_close(const ServerRecord& server, Ti
   if (server.retiring) return server.retire_reason;
   if (now >= server.retire_at) return CloseReason::lifetime;
   if (pool.staying() > pool.options.max_size) return CloseReason::over_limit;
-  if (total_ - totals_[static_cast<std::size_t>(ServerState::closing)] > limits_.max_total)
+  if (total_ - totals_[static_cast<std::size_t>(ConnectionPhase::closing)] > limits_.max_total)
     return CloseReason::over_limit;
   return std::nullopt;
 }
@@ -285,9 +285,9 @@ void Pools::place(std::uint32_t slot, AssignSource source, Time now) {
     close(slot, *reason, now);
     return;
   }
-  move(slot, ServerState::idle, now);
+  move(slot, ConnectionPhase::idle, now);
   serve(id, source, now);
-  const ServerList& idle = pool.in(ServerState::idle);
+  const ServerList& idle = pool.in(ConnectionPhase::idle);
   if (idle.empty()) return;
   if (idle.count() > pool.options.max_idle) close(idle.back(), CloseReason::surplus, now);
   if (pool.upkeep_at == kNever) {
@@ -303,7 +303,7 @@ void Pools::close(std::uint32_t slot, CloseReason reason, Time now) {
     pools_[server.pool].pinned--;
   }
   server.waiter = 0;
-  move(slot, ServerState::closing, now);
+  move(slot, ConnectionPhase::closing, now);
   actions_.push_back(
       {.kind = PoolActionKind::close, .pool = server.pool, .server = id_of(slot), .close_reason = reason});
 }
@@ -337,7 +337,7 @@ void Pools::refuse_all(PoolId id, RefuseReason reason, Time now) {
 
 void Pools::opened(ServerId server, Time now) {
   const std::uint32_t slot = slot_of(server);
-  if (slot == kNoIndex || servers_[slot].state != ServerState::connecting) return;
+  if (slot == kNoIndex || servers_[slot].state != ConnectionPhase::connecting) return;
   ServerRecord& record = servers_[slot];
   PoolRecord& pool = pools_[record.pool];
   pool.history.connects.add(now - record.since);
@@ -357,11 +357,11 @@ void Pools::opened(ServerId server, Time now) {
 
 void Pools::released(ServerId server, bool reusable, Time now) {
   const std::uint32_t slot = slot_of(server);
-  if (slot == kNoIndex || servers_[slot].state != ServerState::assigned) return;
+  if (slot == kNoIndex || servers_[slot].state != ConnectionPhase::assigned) return;
   ServerRecord& record = servers_[slot];
   const PoolId id = record.pool;
   PoolRecord& pool = pools_[id];
-  pool.peak.note(pool.in(ServerState::assigned).count(), now);
+  pool.peak.note(pool.in(ConnectionPhase::assigned).count(), now);
   if (record.pinned) {
     record.pinned = false;
     pool.pinned--;
@@ -378,7 +378,7 @@ void Pools::released(ServerId server, bool reusable, Time now) {
     close(slot, CloseReason::not_reusable, now);
   }
   // Handed on or idle, nothing is short of what it was before; only what is closed leaves a gap.
-  if (servers_[slot].state == ServerState::closing) {
+  if (servers_[slot].state == ConnectionPhase::closing) {
     settle(id, now);
   } else {
     serve_wanting(now);
@@ -387,7 +387,7 @@ void Pools::released(ServerId server, bool reusable, Time now) {
 
 void Pools::checked(ServerId server, bool ok, Time now) {
   const std::uint32_t slot = slot_of(server);
-  if (slot == kNoIndex || servers_[slot].state != ServerState::checking) return;
+  if (slot == kNoIndex || servers_[slot].state != ConnectionPhase::checking) return;
   const PoolId id = servers_[slot].pool;
   if (ok) {
     place(slot, AssignSource::idle, now);
@@ -423,10 +423,10 @@ PoolStatus Pools::status(PoolId id, Time now) const {
   PoolStatus status;
   status.clients = pool.attached;
   status.waiting = pool.waiters.count();
-  status.connecting = pool.in(ServerState::connecting).count();
-  status.idle = pool.in(ServerState::idle).count() + pool.in(ServerState::checking).count();
-  status.active = pool.in(ServerState::assigned).count();
-  status.closing = pool.in(ServerState::closing).count();
+  status.connecting = pool.in(ConnectionPhase::connecting).count();
+  status.idle = pool.in(ConnectionPhase::idle).count() + pool.in(ConnectionPhase::checking).count();
+  status.active = pool.in(ConnectionPhase::assigned).count();
+  status.closing = pool.in(ConnectionPhase::closing).count();
   status.pinned = pool.pinned;
   if (!pool.waiters.empty()) status.oldest_wait = now - waiters_[pool.waiters.front()].since;
   status.failure = pool.failure.get();
@@ -436,10 +436,10 @@ PoolStatus Pools::status(PoolId id, Time now) const {
 PoolTotals Pools::totals() const noexcept {
   PoolTotals totals;
   totals.servers = total_;
-  totals.connecting = totals_[static_cast<std::size_t>(ServerState::connecting)];
-  totals.idle =
-      totals_[static_cast<std::size_t>(ServerState::idle)] + totals_[static_cast<std::size_t>(ServerState::checking)];
-  totals.closing = totals_[static_cast<std::size_t>(ServerState::closing)];
+  totals.connecting = totals_[static_cast<std::size_t>(ConnectionPhase::connecting)];
+  totals.idle = totals_[static_cast<std::size_t>(ConnectionPhase::idle)] +
+                totals_[static_cast<std::size_t>(ConnectionPhase::checking)];
+  totals.closing = totals_[static_cast<std::size_t>(ConnectionPhase::closing)];
   totals.waiting = static_cast<std::uint32_t>(waiting_.size());
   totals.pools = static_cast<std::uint32_t>(by_key_.size());
   return totals;

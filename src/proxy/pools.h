@@ -129,7 +129,7 @@ class Pools {
   // Tables (pools.cc).
   [[nodiscard]] std::uint32_t slot_of(ServerId server) const noexcept;
   [[nodiscard]] ServerId id_of(std::uint32_t slot) const noexcept;
-  void move(std::uint32_t slot, ServerState state, Time now);
+  void move(std::uint32_t slot, ConnectionPhase state, Time now);
   void free_server(std::uint32_t slot, Time now);
   [[nodiscard]] std::uint32_t take_pool_slot();
   void forget(PoolId id);
@@ -193,7 +193,7 @@ class Pools {
 
   std::vector<ServerRecord> servers_;
   std::vector<std::uint32_t> free_servers_;
-  std::array<std::uint32_t, kServerStates> totals_{};  // connections of all pools by state
+  std::array<std::uint32_t, kConnectionPhases> totals_{};  // connections of all pools by state
   std::uint32_t total_ = 0;
   IdleList idle_;  // of all pools, the last released first
 

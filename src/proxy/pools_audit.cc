@@ -16,56 +16,56 @@ constexpr Time kLateReconsideration = 1 * kSecond;  // averages of other pools m
 }
 
 [[nodiscard]] std::string state_name(std::size_t state) {
-  constexpr const char* kNames[kServerStates] = {"connecting", "idle", "checking", "assigned", "closing"};
+  constexpr const char* kNames[kConnectionPhases] = {"connecting", "idle", "checking", "assigned", "closing"};
   return kNames[state];
 }
 
 }  // namespace
 
 std::string Pools::audit_servers() const {
-  std::array<std::uint32_t, kServerStates> counts{};
+  std::array<std::uint32_t, kConnectionPhases> counts{};
   std::uint32_t total = 0;
   for (std::uint32_t slot = 0; slot < servers_.size(); slot++) {
     const ServerRecord& server = servers_[slot];
-    if (server.state == ServerState::free) continue;
+    if (server.state == ConnectionPhase::free) continue;
     if (server.pool >= pools_.size() || !pools_[server.pool].used) return at("a connection of no pool at", slot);
-    if (server.pinned && server.state != ServerState::assigned) return at("pinned, but nobody's:", slot);
+    if (server.pinned && server.state != ConnectionPhase::assigned) return at("pinned, but nobody's:", slot);
     counts[static_cast<std::size_t>(server.state)]++;
     total++;
   }
   if (total != total_) return at("connections in all:", total) + at(", counted", total_);
   if (free_servers_.size() + total != servers_.size()) return at("free records of connections:", free_servers_.size());
-  for (std::size_t state = 0; state < kServerStates; state++) {
+  for (std::size_t state = 0; state < kConnectionPhases; state++) {
     if (counts[state] != totals_[state])
       return state_name(state) + at(" in all:", counts[state]) + at(", counted", totals_[state]);
   }
   std::uint32_t idle = 0;
   for (std::uint32_t slot = idle_.front(); slot != kNoIndex; slot = servers_[slot].in_idle.next) {
     const ServerRecord& server = servers_[slot];
-    if (server.state != ServerState::idle) return at("not idle, but in the list of idle ones:", slot);
+    if (server.state != ConnectionPhase::idle) return at("not idle, but in the list of idle ones:", slot);
     if (server.in_idle.next != kNoIndex && servers_[server.in_idle.next].since > server.since)
       return at("the idle ones are out of order at", slot);
     if (++idle > total) return "the list of idle ones does not end";
   }
-  if (idle != counts[static_cast<std::size_t>(ServerState::idle)]) return at("listed as idle:", idle);
+  if (idle != counts[static_cast<std::size_t>(ConnectionPhase::idle)]) return at("listed as idle:", idle);
   return {};
 }
 
 std::string Pools::audit_pool(PoolId id, Time now) const {
   const PoolRecord& pool = pools_[id];
   std::uint32_t pinned = 0;
-  for (std::size_t state = 0; state < kServerStates; state++) {
+  for (std::size_t state = 0; state < kConnectionPhases; state++) {
     std::uint32_t count = 0;
     Time before = 0;
-    const bool newest_first = static_cast<ServerState>(state) == ServerState::idle;
+    const bool newest_first = static_cast<ConnectionPhase>(state) == ConnectionPhase::idle;
     for (std::uint32_t slot = pool.servers[state].front(); slot != kNoIndex; slot = servers_[slot].in_pool.next) {
       const ServerRecord& server = servers_[slot];
       if (server.pool != id || static_cast<std::size_t>(server.state) != state)
         return at("in a wrong list of pool", id) + at(": connection", slot);
-      const Time since = server.state == ServerState::checking ? server.check_since : server.since;
+      const Time since = server.state == ConnectionPhase::checking ? server.check_since : server.since;
       if (count > 0 && (newest_first ? since > before : since < before))
         return state_name(state) + at(" ones are out of order in pool", id);
-      if (server.state == ServerState::idle && server.retiring) return at("idle although it retires:", slot);
+      if (server.state == ConnectionPhase::idle && server.retiring) return at("idle although it retires:", slot);
       before = since;
       pinned += server.pinned ? 1 : 0;
       if (++count > total_) return state_name(state) + " list does not end";
@@ -73,9 +73,9 @@ std::string Pools::audit_pool(PoolId id, Time now) const {
     if (count != pool.servers[state].count()) return state_name(state) + at(" ones of pool", id) + at(":", count);
   }
   if (pinned != pool.pinned) return at("pinned in pool", id) + at(":", pinned);
-  const std::uint32_t idle = pool.in(ServerState::idle).count();
+  const std::uint32_t idle = pool.in(ConnectionPhase::idle).count();
   if (idle > 0 && pool.upkeep_at == kNever) return at("idle ones without upkeep in pool", id);
-  if (idle > 0 && !pool.start_gated && pool.in(ServerState::checking).count() < pool.waiters.count())
+  if (idle > 0 && !pool.start_gated && pool.in(ConnectionPhase::checking).count() < pool.waiters.count())
     return at("waiters although a connection is idle in pool", id);
   const Time scheduled = deadlines_.time_of(id);
   if (scheduled > must_wake_at(pool)) return at("nothing wakes pool", id) + " in time";
@@ -126,7 +126,7 @@ std::string Pools::audit_wanting() const {
     if (pool.want > 0 && !pool.used) return "a pool that ended wants a connection";
   }
   if (wanting != listed || want != want_total_) return at("connections wanted:", want) + at(", counted", want_total_);
-  const bool room = totals_[static_cast<std::size_t>(ServerState::connecting)] < limits_.max_connecting &&
+  const bool room = totals_[static_cast<std::size_t>(ConnectionPhase::connecting)] < limits_.max_connecting &&
                     total_ < limits_.max_total && pace_wakes_at_ == kNever;
   if (want > 0 && room) return at("nothing keeps them from opening, yet they wait:", want);
   return {};

@@ -12,7 +12,7 @@ Time Pools::connect_time(const PoolRecord& pool) const noexcept {
 
 // How many logins take so long that nobody should count on them. The oldest are in front.
 std::uint32_t Pools::overdue(const PoolRecord& pool, Time now) const noexcept {
-  const ServerList& connecting = pool.in(ServerState::connecting);
+  const ServerList& connecting = pool.in(ConnectionPhase::connecting);
   if (connecting.empty()) return 0;
   const Time latest = now - kOverdueConnectTimes * connect_time(pool);
   std::uint32_t count = 0;
@@ -30,7 +30,7 @@ std::uint32_t Pools::max_with_overdue() const noexcept { return std::max(2U, lim
 // front.
 bool Pools::hanging(const PoolRecord& pool, const ServiceForecast& forecast, Time now) const noexcept {
   std::uint32_t missing = pool.history.holds.has_enough() ? 2 : 1;
-  std::uint32_t slot = pool.in(ServerState::assigned).front();
+  std::uint32_t slot = pool.in(ConnectionPhase::assigned).front();
   for (std::uint32_t seen = 0; slot != kNoIndex && seen < kMaxLeasesForecast; seen++) {
     const ServerRecord& server = servers_[slot];
     slot = server.in_pool.next;
@@ -45,11 +45,11 @@ bool Pools::hanging(const PoolRecord& pool, const ServiceForecast& forecast, Tim
 std::uint32_t Pools::unserved_openings(const PoolRecord& pool, Time now) const noexcept {
   const ServiceForecast forecast(pool.history, history_, pool.options.least_connect_time);
   const std::uint32_t coming =
-      pool.in(ServerState::connecting).count() - overdue(pool, now) + pool.in(ServerState::checking).count();
+      pool.in(ConnectionPhase::connecting).count() - overdue(pool, now) + pool.in(ConnectionPhase::checking).count();
   const double waiting = pool.waiters.count();
   if (hanging(pool, forecast, now)) return ServiceForecast::openings_for(waiting - coming, 1);
   double served = coming * forecast.by_opening();
-  std::uint32_t slot = pool.in(ServerState::assigned).front();
+  std::uint32_t slot = pool.in(ConnectionPhase::assigned).front();
   for (std::uint32_t seen = 0; slot != kNoIndex && served < waiting && seen < kMaxLeasesForecast; seen++) {
     const ServerRecord& server = servers_[slot];
     if (!server.pinned && !server.retiring) served += forecast.by_lease(now - server.since);
@@ -62,7 +62,7 @@ std::uint32_t Pools::unserved_openings(const PoolRecord& pool, Time now) const n
 std::uint32_t Pools::wanted(const PoolRecord& pool, Time now) const noexcept {
   if (pool.waiters.empty() || pool.start_gated || pool.connect_gated) return 0;
   if (pool.size() >= pool.options.max_size) return 0;
-  const std::uint32_t connecting = pool.in(ServerState::connecting).count();
+  const std::uint32_t connecting = pool.in(ConnectionPhase::connecting).count();
   const std::uint32_t late = overdue(pool, now);
   if (late > 0 && connecting >= max_with_overdue()) return 0;
   if (pool.failure) {
@@ -108,7 +108,7 @@ void Pools::consider(PoolId id, Time now) {
 // of the lists, or is the last.
 void Pools::serve_wanting(Time now) {
   pace_wakes_at_ = kNever;
-  while (want_total_ > 0 && totals_[static_cast<std::size_t>(ServerState::connecting)] < limits_.max_connecting) {
+  while (want_total_ > 0 && totals_[static_cast<std::size_t>(ConnectionPhase::connecting)] < limits_.max_connecting) {
     if (const Time allowed = connect_allowed_at(); allowed > now) {
       pace_wakes_at_ = allowed;
       return;
@@ -141,10 +141,10 @@ void Pools::serve_wanting(Time now) {
 
 // As many of the longest idle as the pools that want one could open now; those under way out are counted.
 void Pools::evict_idle(Time now) {
-  const std::uint32_t connecting = totals_[static_cast<std::size_t>(ServerState::connecting)];
+  const std::uint32_t connecting = totals_[static_cast<std::size_t>(ConnectionPhase::connecting)];
   const std::uint32_t needed = std::min(want_total_, limits_.max_connecting - connecting);
   const std::uint32_t over = total_ - std::min(total_, limits_.max_total);
-  while (!idle_.empty() && totals_[static_cast<std::size_t>(ServerState::closing)] < needed + over) {
+  while (!idle_.empty() && totals_[static_cast<std::size_t>(ConnectionPhase::closing)] < needed + over) {
     close(idle_.back(), CloseReason::evicted, now);
   }
 }
@@ -160,7 +160,7 @@ void Pools::open_one(PoolId id, Time now) {
   }
   servers_[slot].pool = id;
   total_++;
-  move(slot, ServerState::connecting, now);
+  move(slot, ConnectionPhase::connecting, now);
   if (limits_.connects_per_second > 0)
     paced_until_ = std::max(paced_until_, now) + kSecond / limits_.connects_per_second;
   actions_.push_back({.kind = PoolActionKind::open, .pool = id, .server = id_of(slot)});
@@ -175,8 +175,8 @@ Time Pools::connect_allowed_at() const noexcept {
 // Whether the connection that this pool is about to hand on belongs to one that has none, and waited long enough.
 bool Pools::starving_elsewhere(const PoolRecord& pool, Time now) const noexcept {
   if (wanting_first_.empty() || total_ < limits_.max_total || pool.staying() < 2) return false;
-  if (totals_[static_cast<std::size_t>(ServerState::closing)] >= wanting_first_.count()) return false;
-  if (totals_[static_cast<std::size_t>(ServerState::connecting)] >= limits_.max_connecting) return false;
+  if (totals_[static_cast<std::size_t>(ConnectionPhase::closing)] >= wanting_first_.count()) return false;
+  if (totals_[static_cast<std::size_t>(ConnectionPhase::connecting)] >= limits_.max_connecting) return false;
   const PoolRecord& starved = pools_[wanting_first_.front()];
   return !starved.waiters.empty() && now - waiters_[starved.waiters.front()].since >= limits_.starved_after;
 }
@@ -186,9 +186,9 @@ bool Pools::starving_elsewhere(const PoolRecord& pool, Time now) const noexcept 
 void Pools::open_failed(ServerId server, ConnectFailure failure, Time now) {
   const std::uint32_t slot = slot_of(server);
   if (slot == kNoIndex) return;
-  if (servers_[slot].state != ServerState::connecting) {
+  if (servers_[slot].state != ConnectionPhase::connecting) {
     // It was closed from here meanwhile, which says nothing about the server.
-    if (servers_[slot].state == ServerState::closing) lost(server, now);
+    if (servers_[slot].state == ConnectionPhase::closing) lost(server, now);
     return;
   }
   const PoolId id = servers_[slot].pool;
@@ -216,7 +216,7 @@ void Pools::note_failure(PoolId id, ConnectFailure failure, Time started, Time n
       refuse_all(id, RefuseReason::connect_failed, now);
       break;
     case FailureKind::unreachable:
-      if (pool.in(ServerState::connecting).empty() && now - pool.failing_since >= pool.options.fail_early_after) {
+      if (pool.in(ConnectionPhase::connecting).empty() && now - pool.failing_since >= pool.options.fail_early_after) {
         refuse_all(id, RefuseReason::connect_failed, now);
       }
       break;

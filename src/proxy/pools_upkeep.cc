@@ -17,7 +17,7 @@ namespace {
 Time Pools::reconsider_at(const PoolRecord& pool) const noexcept {
   if (pool.want > 0 || pool.start_gated || pool.connect_gated) return kNever;
   if (pool.size() >= pool.options.max_size) return kNever;
-  const ServerList& connecting = pool.in(ServerState::connecting);
+  const ServerList& connecting = pool.in(ConnectionPhase::connecting);
   const Time connect_time = this->connect_time(pool);
   Time again = std::max(pool.progress_at, waiters_[pool.waiters.front()].since) + connect_time / 2;
   again = std::min(again, after(pool.busy_since, pool.options.grow_after));
@@ -34,8 +34,8 @@ Time Pools::reconsider_at(const PoolRecord& pool) const noexcept {
 // When something of the pool ends by itself.
 Time Pools::must_wake_at(const PoolRecord& pool) const noexcept {
   Time at = pool.upkeep_at;
-  const ServerList& connecting = pool.in(ServerState::connecting);
-  const ServerList& checking = pool.in(ServerState::checking);
+  const ServerList& connecting = pool.in(ConnectionPhase::connecting);
+  const ServerList& checking = pool.in(ConnectionPhase::checking);
   if (!connecting.empty()) at = std::min(at, after(servers_[connecting.front()].since, pool.options.connect_timeout));
   if (!checking.empty()) at = std::min(at, after(servers_[checking.front()].check_since, pool.options.check_timeout));
   if (pool.attached == 0 && pool.size() == 0) at = std::min(at, after(pool.empty_since, pool.options.gc_after));
@@ -79,7 +79,7 @@ void Pools::expire(PoolId id, Time now) {
     const bool none_opens = pool.failure && pool.open() == 0;
     refuse(pool.waiters.front(), none_opens ? RefuseReason::connect_failed : RefuseReason::wait_timeout, now);
   }
-  const ServerList& connecting = pool.in(ServerState::connecting);
+  const ServerList& connecting = pool.in(ConnectionPhase::connecting);
   while (!connecting.empty() && now >= after(servers_[connecting.front()].since, pool.options.connect_timeout)) {
     const std::uint32_t slot = connecting.front();
     const Time started = servers_[slot].since;
@@ -87,7 +87,7 @@ void Pools::expire(PoolId id, Time now) {
     note_failure(id, {FailureKind::unreachable, "08006", "the server did not complete the login in time"}, started,
                  now);
   }
-  const ServerList& checking = pool.in(ServerState::checking);
+  const ServerList& checking = pool.in(ConnectionPhase::checking);
   while (!checking.empty() && now >= after(servers_[checking.front()].check_since, pool.options.check_timeout)) {
     condemn_stale(checking.front(), now);
   }
@@ -98,7 +98,7 @@ void Pools::condemn_stale(std::uint32_t slot, Time now) {
   const PoolRecord& pool = pools_[servers_[slot].pool];
   const Time idle_since = servers_[slot].since;
   close(slot, CloseReason::check_failed, now);
-  const ServerList& idle = pool.in(ServerState::idle);
+  const ServerList& idle = pool.in(ConnectionPhase::idle);
   while (!idle.empty() && servers_[idle.back()].since <= idle_since &&
          now - servers_[idle.back()].since >= pool.options.check_after) {
     close(idle.back(), CloseReason::check_failed, now);
@@ -108,8 +108,8 @@ void Pools::condemn_stale(std::uint32_t slot, Time now) {
 // Once a second while connections are idle, from the one that has been so longest.
 void Pools::upkeep(PoolId id, Time now) {
   PoolRecord& pool = pools_[id];
-  const ServerList& idle = pool.in(ServerState::idle);
-  pool.peak.note(pool.in(ServerState::assigned).count(), now);
+  const ServerList& idle = pool.in(ConnectionPhase::idle);
+  pool.peak.note(pool.in(ConnectionPhase::assigned).count(), now);
   const std::uint32_t peak = pool.peak.value(now);
   std::uint32_t slot = idle.back();
   while (slot != kNoIndex) {
@@ -133,17 +133,17 @@ void Pools::upkeep(PoolId id, Time now) {
 void Pools::retire_slot(std::uint32_t slot, CloseReason reason, Time now) {
   ServerRecord& server = servers_[slot];
   switch (server.state) {
-    case ServerState::connecting:
-    case ServerState::idle:
-    case ServerState::checking:
+    case ConnectionPhase::connecting:
+    case ConnectionPhase::idle:
+    case ConnectionPhase::checking:
       close(slot, reason, now);
       break;
-    case ServerState::assigned:
+    case ConnectionPhase::assigned:
       if (!server.retiring) server.retire_reason = reason;
       server.retiring = true;
       break;
-    case ServerState::closing:
-    case ServerState::free:
+    case ConnectionPhase::closing:
+    case ConnectionPhase::free:
       break;
   }
 }
@@ -157,8 +157,8 @@ void Pools::retire(ServerId server, Time now) {
 }
 
 void Pools::retire_pool(PoolId id, Time now) {
-  for (const ServerState state :
-       {ServerState::connecting, ServerState::idle, ServerState::checking, ServerState::assigned}) {
+  for (const ConnectionPhase state :
+       {ConnectionPhase::connecting, ConnectionPhase::idle, ConnectionPhase::checking, ConnectionPhase::assigned}) {
     std::uint32_t slot = pools_[id].in(state).front();
     while (slot != kNoIndex) {
       const std::uint32_t next = servers_[slot].in_pool.next;
@@ -181,7 +181,7 @@ void Pools::snapshot_moved(ServerId newest, Time now) {
   pool.snapshot++;
   servers_[newest_slot].snapshot = pool.snapshot;
   // Those that are still connecting will be compared with the new one.
-  for (const ServerState state : {ServerState::idle, ServerState::checking, ServerState::assigned}) {
+  for (const ConnectionPhase state : {ConnectionPhase::idle, ConnectionPhase::checking, ConnectionPhase::assigned}) {
     std::uint32_t slot = pool.in(state).front();
     while (slot != kNoIndex) {
       const std::uint32_t next = servers_[slot].in_pool.next;
@@ -203,7 +203,7 @@ void Pools::gate_changed(PoolId id, Time now) {
 // Down to max_size: idle ones at once, then those that are being opened. Those in use go when they are released.
 void Pools::shrink(PoolId id, Time now) {
   const PoolRecord& pool = pools_[id];
-  for (const ServerState state : {ServerState::idle, ServerState::connecting}) {
+  for (const ConnectionPhase state : {ConnectionPhase::idle, ConnectionPhase::connecting}) {
     const ServerList& list = pool.in(state);
     while (!list.empty() && pool.staying() > pool.options.max_size) close(list.back(), CloseReason::over_limit, now);
   }
@@ -221,10 +221,10 @@ void Pools::set_options(PoolId id, const PoolOptions& options, Time now) {
 void Pools::set_limits(const PoolLimits& limits, Time now) {
   limits_ = limits;
   paced_until_ = std::min(paced_until_, now);
-  const auto staying = [this] { return total_ - totals_[static_cast<std::size_t>(ServerState::closing)]; };
+  const auto staying = [this] { return total_ - totals_[static_cast<std::size_t>(ConnectionPhase::closing)]; };
   while (!idle_.empty() && staying() > limits_.max_total) close(idle_.back(), CloseReason::over_limit, now);
   for_each_pool([&](PoolId id) {
-    const ServerList& connecting = pools_[id].in(ServerState::connecting);
+    const ServerList& connecting = pools_[id].in(ConnectionPhase::connecting);
     while (!connecting.empty() && staying() > limits_.max_total) {
       close(connecting.back(), CloseReason::over_limit, now);
     }

@@ -114,12 +114,18 @@ void Session::assign(ServerState& server, Time now, Output& out) {
   end_call();
 }
 
+void Session::pin() {
+  pinned_ = true;
+  options_.pins->used++;
+}
+
 void Session::start_relaying() {
   phase_ = Phase::relaying;
   own_deadline_ = kNever;
   setup_failures_ = 0;
   server_->last_client = id_;
   parameters_before_ = server_->parameters.fingerprint();
+  if (options_.keeps_server && !pinned_ && options_.pins != nullptr) pin();
   if (options_.profile == Profile::compatible) tell_parameters();
   judge_parameters();
   if (gone_ || ending_ == Ending::idle) release_or_discard();

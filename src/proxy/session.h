@@ -284,6 +284,7 @@ class Session {
   void fail_own();
   void tell_parameters();
   void abandon_transaction();
+  void pin();
   void start_relaying();
   void set_settings(Settings settings);
   void judge_parameters() noexcept;

@@ -19,6 +19,8 @@ struct PinBudget {
 struct SessionOptions {
   Profile profile = Profile::compatible;
   Untracked untracked = Untracked::refuse;
+  // The client keeps its first server connection until it leaves: a pool in session mode. Within the budget below.
+  bool keeps_server = false;
   PinBudget* pins = nullptr;  // without one nothing can be kept, and `session` refuses
 
   // A client that holds a server connection and says nothing for so long loses it: 25P03.

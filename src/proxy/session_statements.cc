@@ -440,8 +440,7 @@ void Session::apply_effects(const TextEffects& effects) {
   }
   if (effects.untracked == UntrackedKind::none || pinned_) return;
   if (options_.untracked == Untracked::session && options_.pins != nullptr) {
-    pinned_ = true;
-    options_.pins->used++;
+    pin();
   } else {
     discard_at_ready_ = Discard::untracked;
   }
