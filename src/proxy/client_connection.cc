@@ -340,6 +340,7 @@ void ClientConnection::due() {
     return;
   }
   if (stage_ != Stage::session) {
+    login_timed_out_ = true;
     abort_login({"FATAL", "57014", "canceling authentication due to timeout", {}, {}});
     return;
   }

@@ -62,6 +62,8 @@ class ClientConnection final : public ChannelHandler, public Output {
   [[nodiscard]] const std::string& user() const noexcept { return user_; }
   [[nodiscard]] const std::string& database() const noexcept { return database_; }
 
+  [[nodiscard]] bool login_timed_out() const noexcept { return login_timed_out_; }
+
   // --- Answers to the login.
   void verifier(const FoundVerifier& found);
   void password_accepted();
@@ -135,9 +137,10 @@ class ClientConnection final : public ChannelHandler, public Output {
   Timer timer_;
   Stage stage_ = Stage::first_byte;
   bool direct_tls_ = false;
-  bool waiting_ = false;                // in the pool's queue
-  bool pumping_ = false;                // pump() is on the stack
-  bool cancelled_ = false;              // the session's wish was told to the owner
+  bool waiting_ = false;    // in the pool's queue
+  bool pumping_ = false;    // pump() is on the stack
+  bool cancelled_ = false;  // the session's wish was told to the owner
+  bool login_timed_out_ = false;
   bool told_gone_ = false;              // the session knows of the departure
   std::optional<Departure> departure_;  // the client has gone, its last messages may still be to be taken
   Channel channel_;

@@ -35,6 +35,14 @@ constexpr Names<CacheResult> kCacheResults{"hit", "miss"};
 constexpr Names<CancelResult> kCancelResults{"sent", "unknown_key", "too_late", "rate_limited", "failed", "timeout"};
 constexpr Names<WaitSource> kWaitSources{"idle", "released", "new"};
 
+}  // namespace
+
+std::string_view session_error_name(SessionError error) noexcept {
+  return kSessionErrors[static_cast<std::size_t>(error)];
+}
+
+namespace {
+
 constexpr bool all_named(const auto& names) {
   return std::ranges::none_of(names, [](std::string_view name) { return name.empty(); });
 }

@@ -57,6 +57,7 @@ enum class SessionError : std::uint8_t {
   server_protocol,
   count
 };
+[[nodiscard]] std::string_view session_error_name(SessionError error) noexcept;
 enum class AuthFailure : std::uint8_t { rejected, rate_limited, verification_busy, unavailable, count };
 enum class CacheResult : std::uint8_t { hit, miss, count };
 enum class CancelResult : std::uint8_t { sent, unknown_key, too_late, rate_limited, failed, timeout, count };

@@ -99,8 +99,30 @@ void Worker::resolved(const std::vector<Address>& found, const std::string& erro
     if (!addresses_.empty()) metrics_.dns_changes++;
     addresses_ = found;
   }
+  retire_forgotten(found, now);
   pools_.tick(now);
   act();
+}
+
+// An address that the name has not had for dns_forget_after is gone: its connections end when they are idle.
+void Worker::retire_forgotten(const std::vector<Address>& found, Time now) {
+  for (const Address& address : found) {
+    auto seen = std::ranges::find(addresses_seen_, address, &std::pair<Address, Time>::first);
+    if (seen == addresses_seen_.end()) {
+      addresses_seen_.emplace_back(address, now);
+    } else {
+      seen->second = now;
+    }
+  }
+  for (std::size_t i = addresses_seen_.size(); i-- > 0;) {
+    if (now - addresses_seen_[i].second < config_.server.dns_forget_after) continue;
+    for (auto& [id, entry] : servers_) {
+      if (!(entry.connection->target().address == addresses_seen_[i].first)) continue;
+      metrics_.recycles.add(RecycleReason::dns);
+      pools_.retire(id, now);
+    }
+    addresses_seen_.erase(addresses_seen_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 std::shared_ptr<const Snapshot> Worker::snapshot() {
@@ -112,6 +134,7 @@ std::shared_ptr<const Snapshot> Worker::snapshot() {
   metrics_.clients_logging_in = logins_;
   metrics_.servers = totals.servers;
   metrics_.servers_max = config_.pool_limits.max_total;
+  metrics_.clients_waiting_permit = totals.waiting;
   result->metrics = metrics_;
   Time oldest_wait = 0;
   pools_.for_each_pool([&](PoolId pool) {
@@ -208,8 +231,47 @@ void Worker::accept(AcceptedClient accepted) {
                                                           static_cast<ClientOwner&>(*this)));
 }
 
+void Worker::note_session_end(ClientConnection& client) {
+  SessionError error = SessionError::count;
+  switch (client.session()->end()) {
+    case SessionEnd::none:
+    case SessionEnd::shut_down:
+    case SessionEnd::refused_by_pool:  // counted when the pool refused
+      return;
+    case SessionEnd::unsupported:
+      error = SessionError::unsupported;
+      break;
+    case SessionEnd::protocol:
+      error = SessionError::protocol;
+      break;
+    case SessionEnd::idle_in_transaction:
+      error = SessionError::idle_in_transaction;
+      break;
+    case SessionEnd::client_stalled:
+      error = SessionError::client_stalled;
+      break;
+    case SessionEnd::server_lost:
+      error = SessionError::server_lost;
+      break;
+    case SessionEnd::server_fatal:
+    case SessionEnd::setup_failed:
+      error = SessionError::server_fatal;
+      break;
+    case SessionEnd::server_protocol:
+      error = SessionError::server_protocol;
+      break;
+  }
+  metrics_.session_errors.add(error);
+  log_.info("session", "a session was ended", hub_.loop().now(),
+            {{"user", client.user()},
+             {"database", client.database()},
+             {"peer", client.peer()},
+             {"error", session_error_name(error)}});
+}
+
 void Worker::client_finished(ClientConnection& client) {
   keys_.forget(client.id());
+  if (client.session() != nullptr) note_session_end(client);
   Time now = hub_.loop().now();
   if (client.attached) {
     client.attached = false;

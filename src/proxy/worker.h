@@ -94,9 +94,13 @@ class Worker final : private ClientOwner, private ServerOwner {
   void server_ended(ServerConnection& server) override;
   void server_drained(ServerConnection& server) override;
 
+  void retire_forgotten(const std::vector<Address>& found, Time now);
   void resolved(const std::vector<Address>& found, const std::string& error);
   [[nodiscard]] PasswordVerifier::Events password_events();
+  [[nodiscard]] bool refused_by_drain(ClientConnection& client);
+  [[nodiscard]] bool find_verifier(ClientConnection& client);
   void note_login_end(ClientConnection& client);
+  void note_session_end(ClientConnection& client);
   void verifier_found(const std::string& user, const LookupFailure* failure);
   [[nodiscard]] std::optional<wire::ErrorText> attach(ClientConnection& client);
   void greet(ClientConnection& client);
@@ -148,8 +152,10 @@ class Worker final : private ClientOwner, private ServerOwner {
   std::unordered_map<std::string, std::uint32_t> logins_by_peer_;
   std::unordered_map<std::string, std::uint32_t> clients_by_role_;
   std::unordered_map<std::string, std::uint32_t> clients_by_database_;
-  std::uint32_t logins_ = 0;        // in progress
-  std::vector<Address> addresses_;  // what the server's name stood for last
+  std::uint32_t logins_ = 0;  // in progress
+  // What the server's name stood for last, and when each address was last among it.
+  std::vector<Address> addresses_;
+  std::vector<std::pair<Address, Time>> addresses_seen_;
   Secret lookup_password_;
   WaiterId last_client_ = 0;
 

@@ -25,10 +25,19 @@ std::string canonical(const std::vector<Setting>& settings, bool with_applicatio
 }  // namespace
 
 void Worker::client_wants_verifier(ClientConnection& client) {
-  if (draining_) {
-    client.refuse_login(wire::ErrorText{"FATAL", "57P03", "the proxy is shutting down", {}, {}});
-    return;
-  }
+  if (refused_by_drain(client)) return;
+  metrics_.credential_cache.add(find_verifier(client) ? CacheResult::hit : CacheResult::miss);
+}
+
+bool Worker::refused_by_drain(ClientConnection& client) {
+  if (!draining_) return false;
+  metrics_.client_rejects.add(ClientReject::draining);
+  client.refuse_login(wire::ErrorText{"FATAL", "57P03", "the proxy is shutting down", {}, {}});
+  return true;
+}
+
+// False if the client has to wait for a lookup.
+bool Worker::find_verifier(ClientConnection& client) {
   const std::string user = client.user();
   FoundVerifier found = credentials_.find(user, hub_.loop().now());
   switch (found.kind) {
@@ -36,10 +45,10 @@ void Worker::client_wants_verifier(ClientConnection& client) {
     case FindKind::unknown:
     case FindKind::unusable:
       client.verifier(found);
-      return;
+      return true;
     case FindKind::lookup_running:
       waiting_for_verifier_[user].push_back(client.id());
-      return;
+      return false;
     case FindKind::lookup_needed:
       break;
   }
@@ -47,9 +56,10 @@ void Worker::client_wants_verifier(ClientConnection& client) {
   if (config_.auth.source == AuthSource::file) {
     credentials_.lookup_done(user, {}, hub_.loop().now());  // whoever is not in the file is nobody
     verifier_found(user, nullptr);
-    return;
+    return false;
   }
   verifiers_.look_up(user);
+  return false;
 }
 
 void Worker::verifier_found(const std::string& user, const LookupFailure* failure) {
@@ -61,7 +71,7 @@ void Worker::verifier_found(const std::string& user, const LookupFailure* failur
     ClientConnection* client = client_of(id);
     if (client == nullptr) continue;
     if (failure == nullptr) {
-      client_wants_verifier(*client);
+      (void)find_verifier(*client);
       continue;
     }
     metrics_.auth_failures.add(AuthFailure::unavailable);
@@ -72,10 +82,7 @@ void Worker::verifier_found(const std::string& user, const LookupFailure* failur
 }
 
 void Worker::client_wants_password_checked(ClientConnection& client) {
-  if (draining_) {
-    client.refuse_login(wire::ErrorText{"FATAL", "57P03", "the proxy is shutting down", {}, {}});
-    return;
-  }
+  if (refused_by_drain(client)) return;
   passwords_.ask(client.id(), client.user(), client.database(), client.peer(), client.login().password());
 }
 
@@ -241,9 +248,11 @@ void Worker::note_login_end(ClientConnection& client) {
       metrics_.auth_failures.add(AuthFailure::rejected);
       break;
     case LoginOutcome::running:
-      metrics_.client_rejects.add(ClientReject::disconnected);
+      metrics_.client_rejects.add(login.phase() == LoginPhase::tls_handshake ? ClientReject::tls_handshake
+                                                                             : ClientReject::disconnected);
       break;
     case LoginOutcome::refused:
+      if (client.login_timed_out()) metrics_.client_rejects.add(ClientReject::login_timeout);
       break;
     case LoginOutcome::tls_required:
     case LoginOutcome::protocol:

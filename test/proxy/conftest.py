@@ -200,7 +200,7 @@ class Proxy:
         """The sum of a metric over its labels."""
         total = 0.0
         for line in self.get("/metrics")[1].splitlines():
-            if line.split("{")[0].split(" ")[0] == name:
+            if line.split("{")[0].split(" ")[0] == "sluice_proxy_" + name:
                 total += float(line.rsplit(" ", 1)[1])
         return total
 
