@@ -172,7 +172,8 @@ void ClientConnection::abort_login(const wire::ErrorText& error) {
 }
 
 void ClientConnection::snapshot(std::span<const Setting> parameters, const wire::BackendKey& key,
-                                std::unique_ptr<Session> session) {
+                                std::shared_ptr<const SessionOptions> options, const Settings& startup,
+                                const Settings& greeted) {
   if (stage_ != Stage::owner) return;
   if (login_->snapshot(parameters, key, *this) != LoginStep::accepted) {
     begin_closing();
@@ -180,7 +181,8 @@ void ClientConnection::snapshot(std::span<const Setting> parameters, const wire:
   }
   channel_.flush();
   owner_.client_login_ended(*this);
-  session_ = std::move(session);
+  session_options_ = std::move(options);
+  session_ = std::make_unique<Session>(*session_options_, id_, startup, greeted);
   login_.reset();
   stage_ = Stage::session;
   pump_inbox();
@@ -319,7 +321,11 @@ void ClientConnection::server_drained() { update_flow(); }
 
 void ClientConnection::channel_drained(Channel&) {
   if (stage_ == Stage::closing) {
-    channel_.stream().shut_down();
+    if (departure_) {
+      finish();
+    } else {
+      channel_.stream().shut_down();
+    }
     return;
   }
   update_flow();

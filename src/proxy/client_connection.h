@@ -73,7 +73,8 @@ class ClientConnection final : public ChannelHandler, public Output {
   // The deadline of the login, or the end of the proxy: no answer is due any more.
   void abort_login(const wire::ErrorText& error);
   // The session begins; `parameters` are what the client is greeted with.
-  void snapshot(std::span<const Setting> parameters, const wire::BackendKey& key, std::unique_ptr<Session> session);
+  void snapshot(std::span<const Setting> parameters, const wire::BackendKey& key,
+                std::shared_ptr<const SessionOptions> options, const Settings& startup, const Settings& greeted);
 
   // --- The session's part of the pool.
   void assign(ServerConnection& server);
@@ -131,6 +132,7 @@ class ClientConnection final : public ChannelHandler, public Output {
   ClientLimits limits_;
   ClientOwner& owner_;
   std::optional<ClientLogin> login_;
+  std::shared_ptr<const SessionOptions> session_options_;  // as they were at its login, whatever is reloaded since
   std::unique_ptr<Session> session_;
   ServerConnection* server_ = nullptr;
   std::vector<std::uint8_t> inbox_;  // what was received and not taken yet

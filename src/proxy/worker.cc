@@ -327,9 +327,10 @@ Worker::PoolFacts& Worker::facts_of(PoolId pool) {
 
 void Worker::set_facts(PoolFacts& facts, const PoolConfig& config) const {
   facts.pins.limit = config.pool.mode == PoolMode::session ? config.pool.max_size : config.pool.max_size / 2;
-  facts.session = config.session;
-  facts.session.pins = &facts.pins;
-  facts.session.keeps_server = config.pool.mode == PoolMode::session;
+  auto session = std::make_shared<SessionOptions>(config.session);
+  session->pins = &facts.pins;
+  session->keeps_server = config.pool.mode == PoolMode::session;
+  facts.session = std::move(session);
   facts.limits.buffer_bytes = config_.limits.client_buffer_bytes;
   facts.limits.stall_timeout = config.client_stall_timeout;
 }

@@ -56,7 +56,7 @@ class Worker final : private ClientOwner, private ServerOwner {
   // What is kept for a pool while there is one.
   struct PoolFacts {
     PinBudget pins;
-    SessionOptions session;
+    std::shared_ptr<const SessionOptions> session;  // of sessions that begin from now on
     ClientLimits limits;
     std::vector<Setting> snapshot;  // what its newest connection reported at its login
     bool has_snapshot = false;

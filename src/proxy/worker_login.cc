@@ -146,7 +146,7 @@ std::optional<wire::ErrorText> Worker::attach(ClientConnection& client) {
   clients_by_role_[client.user()]++;
   clients_by_database_[client.database()]++;
   PoolFacts& facts = facts_of(client.pool);
-  if (facts.session.pins == nullptr) set_facts(facts, config);
+  if (facts.session == nullptr) set_facts(facts, config);
   return std::nullopt;
 }
 
@@ -163,7 +163,7 @@ void Worker::greet(ClientConnection& client) {
   PoolFacts& facts = facts_of(client.pool);
   const std::vector<Setting>& startup = client.login().parameters().settings;
   if (facts.has_snapshot) {
-    if (facts.session.profile == Profile::strict || needs_no_server(facts.snapshot, startup)) {
+    if (facts.session->profile == Profile::strict || needs_no_server(facts.snapshot, startup)) {
       finish_greeting(client, overlaid(facts.snapshot, startup));
       return;
     }
@@ -185,9 +185,8 @@ void Worker::finish_greeting(ClientConnection& client, const std::vector<Setting
   }
   PoolFacts& facts = facts_of(client.pool);
   Settings startup;
-  if (facts.session.profile == Profile::compatible) startup = to_settings(client.login().parameters().settings);
-  client.snapshot(parameters, *key,
-                  std::make_unique<Session>(facts.session, client.id(), startup, to_settings(parameters)));
+  if (facts.session->profile == Profile::compatible) startup = to_settings(client.login().parameters().settings);
+  client.snapshot(parameters, *key, facts.session, startup, to_settings(parameters));
 }
 
 // The server connection of a greeting said something, or ended.
@@ -222,9 +221,7 @@ void Worker::client_login_ended(ClientConnection& client) {
   auto found = logins_by_peer_.find(client.peer());
   if (found != logins_by_peer_.end() && --found->second == 0) logins_by_peer_.erase(found);
   // A wait for a snapshot ends with the login.
-  if (client.attached && client.login().phase() == LoginPhase::snapshot) {
-    (void)pools_.leave(client.id(), hub_.loop().now());
-  }
+  if (client.attached) (void)pools_.leave(client.id(), hub_.loop().now());
   passwords_.withdraw(client.id());
   note_login_end(client);
 }

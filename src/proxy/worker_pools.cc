@@ -109,11 +109,12 @@ void Worker::client_released(ClientConnection&, ServerConnection& server, Discar
   give_back(*entry, discard == Discard::none);
 }
 
-// A backend that a cancel is still on its way to is nobody's until that cancel has arrived.
+// A backend that a cancel is still on its way to is nobody's until that cancel has arrived. One that is not to be used
+// again is cancelled all the same: closing its connection would not end what it runs.
 void Worker::give_back(ServerEntry& entry, bool reusable) {
   ServerId id = entry.connection->id();
   entry.pinned = false;
-  if (entry.cancel != nullptr && !entry.cancel->withdraw()) {
+  if (entry.cancel != nullptr && (!reusable || !entry.cancel->withdraw())) {
     entry.held = true;
     entry.held_reusable = reusable;
     return;
@@ -253,13 +254,13 @@ void Worker::assign(const PoolAction& action) {
   // It waits for what it is to be greeted with.
   PoolFacts& facts = facts_of(client->pool);
   const std::vector<Setting>& startup = client->login().parameters().settings;
-  if (facts.session.profile == Profile::strict || needs_no_server(facts.snapshot, startup)) {
+  if (facts.session->profile == Profile::strict || needs_no_server(facts.snapshot, startup)) {
     give_back(*entry, true);
     finish_greeting(*client, overlaid(facts.snapshot, startup));
     return;
   }
   entry->greeted = client->id();
-  entry->greeting = std::make_unique<Greeting>(facts.session, client->id(), startup, facts.snapshot);
+  entry->greeting = std::make_unique<Greeting>(*facts.session, client->id(), startup, facts.snapshot);
   entry->greeting->assign(entry->connection->state(), hub_.loop().now(), *entry->connection);
   greeting_progress(*entry);
 }
@@ -286,7 +287,7 @@ void Worker::refuse(const PoolAction& action) {
       break;
     case RefuseReason::too_many_waiters:
       error = {"FATAL", "53300", "too many clients wait for a server connection", {}, "Try again later."};
-      if (facts_of(client->pool).session.profile == Profile::compatible) error.sqlstate = "53000";
+      if (facts_of(client->pool).session->profile == Profile::compatible) error.sqlstate = "53000";
       break;
     case RefuseReason::connect_failed:
       error = {"FATAL", "08006", "the server cannot be reached", {}, {}};
@@ -353,6 +354,7 @@ void Worker::server_received(ServerConnection& server, wire::Bytes bytes) {
     act();
     return;
   }
+  if (entry->held) return;  // the rest of what is being cancelled
   // Nobody asked: it is not to be trusted with anybody's query. Most often it is the server's farewell.
   ServerId id = server.id();
   server.close();

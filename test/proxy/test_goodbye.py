@@ -42,6 +42,16 @@ def test_case_c15(proxy, server):
         assert client.query("SELECT 'next'") == "D[next] C[SELECT 1] Z"
 
 
+def test_reset_during_query(proxy, server):
+    """a client that resets its connection during a query has it cancelled at once, not merely left alone"""
+    for sql in ("SELECT pg_sleep(600)", "SELECT count(*) FROM generate_series(1, 100000000000)"):
+        client = proxy.client()
+        client.send(query(sql))
+        wait_until(lambda: server.run("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND state = 'active'") == "1")
+        client.reset()
+        wait_until(lambda: server.run("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND state = 'active'") == "0", limit_s=10)
+
+
 def test_case_c16(proxy, server):
     """case C16: six pipelined transactions of five clients, every reply delivered, no server left in one"""
     clients = [proxy.client() for _ in range(5)]
