@@ -366,7 +366,8 @@ void Session::end_in_order(SessionEnd end, std::string_view sqlstate, std::strin
   final_error_ = {"FATAL", std::string(sqlstate), std::string(text), "", ""};
   ending_ = Ending::answered;
   ending_as_ = end;
-  if (replies_.empty()) {
+  // A COPY is answered when the client has ended it, and nothing more is read of this one.
+  if (replies_.empty() || copy_in_) {
     end_now();
     return;
   }

@@ -126,7 +126,8 @@ Session::Way Session::judge_answer(std::uint8_t type) {
   switch (type) {
     case '1':
       ours = reply.owed == Owed::hidden_parse;
-      expected = ours || reply.owed == Owed::parse;
+      // What was sent to be refused has no statement that could be confirmed.
+      expected = ours || (reply.owed == Owed::parse && !reply.has(kRefused));
       break;
     case '2':
       expected = reply.owed == Owed::bind;
@@ -172,6 +173,10 @@ Session::Way Session::judge_copy(std::uint8_t type) {
   if (type == 'G') {
     ReplyQueue::CopyIn copy = replies_.enter_copy_in();
     copy_in_ = !copy.ended;
+    if (copy_in_ && ending_ == Ending::answered) {
+      end_now();
+      return Way::swallow;
+    }
     copying_ = true;
     early_syncs_ = copy.syncs > 0;
     // The Sync that was passed over did not end the batch.
@@ -226,6 +231,10 @@ void Session::take_tag(const wire::Piece& piece, Bytes payload) {
   }
   copy_in_ = copying_ = false;
   Reply reply = replies_.front();
+  if (reply.has(kRefused)) {
+    server_failed("the server carried out what it was sent to refuse");
+    return;
+  }
   if (tag == "DISCARD ALL" || tag == "DEALLOCATE ALL") {
     // What is not confirmed yet was parsed behind it.
     server_->statements.forget_parsed();

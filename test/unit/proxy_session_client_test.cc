@@ -205,5 +205,30 @@ TEST_F(StrictClientTest, TheGuardLetsThroughWhatLastsForATransactionOnly) {
   }
 }
 
+// Nothing more is read of such a client, so nobody would end the COPY that the server waits for.
+TEST_F(SessionTest, AMistakeOfTheClientDoesNotWaitForTheEndOfACopy) {
+  const std::string began = message('G', std::string(3, '\0'));
+  const std::string batch = parse("", "copy t from stdin") + bind("", "") + execute();
+  const std::string answered = message('1') + message('2');
+  const std::string bad[] = {std::string("d\0\0\0\0", 5), "\x01"};
+  for (const std::string& mistake : bad) {
+    for (bool early : {false, true}) {
+      for (bool simple : {false, true}) {
+        session_ = nullptr;
+        server_ = fresh_server();
+        input_.clear();
+        out_ = {};
+        send(simple ? query("copy t from stdin") : batch + flush());
+        if (early) send(mistake);
+        answer((simple ? "" : answered) + began);
+        if (!early) send(mistake);
+        EXPECT_EQ(session().wants().discard, Discard::client_left) << early << simple;
+        EXPECT_TRUE(session().wants().close) << early << simple;
+        EXPECT_TRUE(client().find("E(FATAL 08P01") != std::string::npos) << early << simple;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::proxy

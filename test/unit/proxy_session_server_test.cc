@@ -44,6 +44,20 @@ TEST_F(SessionServerTest, AnErrorTooLongToReadIsForwarded) {
   EXPECT_TRUE(session().wants().release);
 }
 
+TEST_F(SessionServerTest, AServerThatCarriesOutWhatItIsSentToRefuseIsNotTrusted) {
+  const std::string refused[] = {query("listen x"), parse("a", "listen x") + sync(), parse("", "listen x") + sync()};
+  for (const std::string& sent : refused) {
+    session_ = nullptr;
+    server_ = fresh_server();
+    input_.clear();
+    out_ = {};
+    send(sent);
+    answer((sent[0] == 'Q' ? tag("LISTEN") : message('1')) + ready());
+    EXPECT_EQ(session().wants().discard, Discard::server_protocol) << shown(sent);
+    EXPECT_TRUE(client().starts_with("E(FATAL 08006")) << shown(sent);
+  }
+}
+
 TEST_F(SessionServerTest, AServerThatDoesNotKeepToTheProtocolIsNotTrusted) {
   for (const std::string& bad : {std::string("\x01"), std::string("Z\0\0\0\4", 5), message('Z', "Q"),
                                  message('E', "Mtext" + std::string(2, '\0')), message('E', std::string(1, '\0')),
