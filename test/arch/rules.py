@@ -50,6 +50,20 @@ MAY_RAISE = re.compile(r"^(errors|sql_\w+|settings|init|policy_store|publisher|c
 
 EXPORTS = re.compile(r"^(_PG_init|Pg_magic_func|pg_finfo_\w+|sluice_\w+)$")
 
+# The proxy's edge: what touches descriptors, threads, the loop or a library that does. Everything else in src/proxy decides without
+# I/O: it includes neither these headers of the system nor, directly or through others, a header of an edge file.
+PROXY_EDGE = {
+    "address", "admin", "cancel_request", "channel", "client_connection", "config", "config_checks", "listener",
+    "log", "loop", "metrics", "notify", "password_verifier", "proxy", "resolver", "server_connection", "setting_row", "setting_table",
+    "setting_text", "stream", "tls_context", "tls_output", "verifier_source", "worker", "worker_login",
+    "worker_pools",
+}
+# OpenSSL's digests, keys and wiping need no descriptor; everything else of it belongs to the edge.
+EDGE_HEADERS = re.compile(
+    r"^(uv\.h|httplib\.h|(sys|netinet|arpa|net|linux)/.*|(unistd|fcntl|poll|netdb|signal|pthread)\.h|spdlog/.*|prometheus/.*|"
+    r"toml\+\+/.*|openssl/(?!(crypto|evp|hmac|rand|sha|x509)\.h$).*|"
+    r"thread|mutex|shared_mutex|condition_variable|future|atomic|chrono|ctime|fstream|iostream|filesystem|cstdio)$")
+
 MAX_FILE_LINES = 700
 USUAL_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
@@ -114,6 +128,21 @@ def include_breaches():
                 yield f"{where(path, number)}: {name} is not below src/ (PostgreSQL's headers come through extension/pg.h)"
             elif kind == "<" and folder in PURE and name not in CORE_HEADERS:
                 yield f"{where(path, number)}: <{name}> is not among the core's standard headers"
+
+
+def proxy_edge_breaches():
+    """What decides in the proxy sees no descriptor, no clock, no thread: that is why it can be simulated."""
+    known = {path.stem for path in sources("proxy")}
+    for name in sorted(PROXY_EDGE - known):
+        yield f"src/proxy/{name} is listed as an edge file and does not exist"
+    for path in sources("proxy"):
+        if path.stem in PROXY_EDGE:
+            continue
+        for number, kind, name in includes(path):
+            if kind == "<" and EDGE_HEADERS.match(name):
+                yield f"{where(path, number)}: <{name}> is for edge files; src/proxy/{path.stem} decides without I/O"
+            elif name.startswith("proxy/") and pathlib.Path(name).stem in PROXY_EDGE:
+                yield f"{where(path, number)}: {name} is the header of an edge file; src/proxy/{path.stem} decides without I/O"
 
 
 def postgres_breaches():
@@ -317,6 +346,7 @@ def main():
     objects = arguments.objects.resolve()
 
     rule("each folder includes only what the design lets it see", include_breaches())
+    rule("what decides in the proxy includes no I/O", proxy_edge_breaches())
     rule("PostgreSQL's headers are included by extension/pg.h alone", postgres_breaches())
     rule("PostgreSQL versions are told apart in extension/pg.h alone", version_breaches())
     rule("errors are raised by errors.cc and argument checks alone", raise_breaches())
