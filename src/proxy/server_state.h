@@ -24,6 +24,16 @@ struct ServerState {
   wire::TransactionStatus status = wire::TransactionStatus::idle;
   Settings parameters;  // ParameterStatus, names as the server writes them
 
+  // What those parameters mean for reading texts, so that they are looked at once and not at every assignment.
+  struct Judged {
+    bool valid = false;
+    bool plain_strings = false;    // standard_conforming_strings is on
+    bool utf8 = false;             // client_encoding is UTF8
+    bool unsafe_encoding = false;  // a character may hold bytes that look like a quote or a backslash
+    std::uint64_t fingerprint = 0;
+  };
+  Judged judged;
+
   // What differs from how the connection was when it was opened, as the server spells it: settings, custom parameters,
   // and role.
   Settings settings;

@@ -288,6 +288,7 @@ class Session {
   void start_relaying();
   void set_settings(Settings settings);
   void judge_parameters() noexcept;
+  void judge_anew(ServerState::Judged& judged) noexcept;
 
   const SessionOptions& options_;
   const std::uint64_t id_;

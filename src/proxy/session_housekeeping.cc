@@ -261,15 +261,26 @@ void Session::tell_parameters() {
 }
 
 void Session::judge_parameters() noexcept {
-  const std::string* strings = server_->parameters.find("standard_conforming_strings");
-  const std::string* encoding = server_->parameters.find("client_encoding");
-  bool plain_strings = strings == nullptr || *strings == "on";
+  ServerState::Judged& judged = server_->judged;
+  if (!judged.valid || judged.fingerprint != server_->parameters.fingerprint()) judge_anew(judged);
   if (options_.profile == Profile::strict) {
-    if (!plain_strings || (encoding != nullptr && *encoding != "UTF8")) discard_at_ready_ = Discard::unsafe_text;
+    if (!judged.plain_strings || !judged.utf8) discard_at_ready_ = Discard::unsafe_text;
     return;
   }
-  unsafe_text_ = !plain_strings;
-  for (std::string_view unsafe : kUnsafeEncodings) unsafe_text_ = unsafe_text_ || (encoding && *encoding == unsafe);
+  unsafe_text_ = !judged.plain_strings || judged.unsafe_encoding;
+}
+
+void Session::judge_anew(ServerState::Judged& judged) noexcept {
+  const std::string* strings = server_->parameters.find("standard_conforming_strings");
+  const std::string* encoding = server_->parameters.find("client_encoding");
+  judged.plain_strings = strings == nullptr || *strings == "on";
+  judged.utf8 = encoding == nullptr || *encoding == "UTF8";
+  judged.unsafe_encoding = false;
+  for (std::string_view unsafe : kUnsafeEncodings) {
+    judged.unsafe_encoding = judged.unsafe_encoding || (encoding != nullptr && *encoding == unsafe);
+  }
+  judged.fingerprint = server_->parameters.fingerprint();
+  judged.valid = true;
 }
 
 }  // namespace sluice::proxy

@@ -27,6 +27,15 @@ Piece HeaderWalker::next(Bytes& input) noexcept {
   std::size_t taken = 0;
   if (left_ == 0) {
     piece.kind = PieceKind::partial_header;
+    if (held_ == 0 && input.size() >= sizeof header_) {
+      // The usual case: it is all there.
+      std::memcpy(header_, input.data(), sizeof header_);
+      held_ = sizeof header_;
+      taken = sizeof header_;
+      piece.kind = judge_header();
+      // What is wrong with the type is known from one byte, and no more of it is taken than when they come one by one.
+      if (piece.kind == PieceKind::unknown_type) taken = held_ = 1;
+    }
     while (piece.kind == PieceKind::partial_header && taken < input.size()) {
       header_[held_++] = input[taken++];
       piece.kind = judge_header();
