@@ -14,16 +14,28 @@ void ChannelHub::flush_all() {
   }
 }
 
+// Reading waits for the next turn: who was relieved may be on the stack.
+void ChannelHub::read_again() {
+  std::vector<Channel*> refrained = std::exchange(refrained_, {});
+  for (Channel* channel : refrained) {
+    channel->refrains_ = false;
+    if (channel->stream_.has_pending()) channel->again_.next_turn();
+    channel->update_interest();
+  }
+}
+
 Channel::Channel(ChannelHub& hub, Stream stream, ChannelHandler& handler)
     : hub_(hub),
       stream_(std::move(stream)),
       handler_(handler),
       poll_(std::make_unique<Poll>(hub.loop(), stream_.descriptor(), [this](Interest found) { ready(found); })),
-      again_(hub.loop(), [this] {
-        read_some();
-        hub_.flush_all();
-        update_interest();
-      }) {
+      again_(hub.loop(),
+             [this] {
+               read_some();
+               hub_.flush_all();
+               update_interest();
+             }),
+      held_(hub.memory()) {
   update_interest();
 }
 
@@ -48,7 +60,10 @@ void Channel::send(wire::Bytes bytes) {
   queue_.add(bytes);
   // Only the buffer that was read into stays as it is until flush_all(); and nobody flushes while the peer takes
   // nothing.
-  if (blocked_ || !hub_.holds(bytes)) queue_.settle();
+  if (blocked_ || !hub_.holds(bytes)) {
+    queue_.settle();
+    held_.set(queue_.capacity() + stream_.unsent());
+  }
   if (listed_ || blocked_) return;
   listed_ = true;
   hub_.waiting_.push_back(this);
@@ -71,11 +86,25 @@ void Channel::read(bool wanted) {
   update_interest();
 }
 
+void Channel::yield_memory(bool yields) {
+  yields_ = yields;
+  if (yields || !refrains_) return;
+  stop_refraining();
+  if (stream_.has_pending()) again_.next_turn();
+  update_interest();
+}
+
+void Channel::stop_refraining() {
+  if (std::exchange(refrains_, false)) std::erase(hub_.refrained_, this);
+}
+
 void Channel::close() noexcept {
   if (closed()) return;
+  stop_refraining();
   if (listed_) std::erase(hub_.waiting_, this);
   listed_ = false;
   queue_.clear();
+  held_.set(0);
   poll_.reset();
   stream_.close();
 }
@@ -102,6 +131,10 @@ void Channel::ready(Interest found) {
 
 void Channel::read_some() {
   for (int reads = 0; reading_ && !ended_ && !closed() && !in_step_; reads++) {
+    if (yields_ && hub_.memory().full()) {
+      if (!std::exchange(refrains_, true)) hub_.refrained_.push_back(this);
+      return;
+    }
     if (reads == kMaxReadsPerTurn) {
       again_.next_turn();
       return;
@@ -120,7 +153,11 @@ void Channel::read_some() {
 }
 
 void Channel::write_some() {
-  if (closed() || in_step_) return;
+  if (closed()) return;
+  if (in_step_) {
+    queue_.settle();  // what it was read into is used again before the step ends
+    return;
+  }
   bool was_blocked = std::exchange(blocked_, false);
   // What TLS has kept goes first.
   StreamStatus kept = stream_.flush();
@@ -149,6 +186,7 @@ void Channel::write_some() {
     queue_.settle();
   }
   blocked_ = blocked_ || stream_.unsent() > 0;
+  held_.set(queue_.capacity() + stream_.unsent());
   update_interest();
   if (was_blocked && !blocked_) handler_.channel_drained(*this);
 }
@@ -168,7 +206,7 @@ void Channel::update_interest() noexcept {
     poll_->want(interest.readable, interest.writable);
     return;
   }
-  Interest interest = stream_.poll_interest(reading_ && !ended_, blocked_);
+  Interest interest = stream_.poll_interest(reading_ && !ended_ && !refrains_, blocked_);
   poll_->want(interest.readable, interest.writable);
 }
 

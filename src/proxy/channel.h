@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "proxy/loop.h"
+#include "proxy/memory_meter.h"
 #include "proxy/send_queue.h"
 #include "proxy/stream.h"
 #include "wire/bytes.h"
@@ -28,7 +29,11 @@ class Channel;
 class ChannelHub {
  public:
   explicit ChannelHub(Loop& loop)
-      : loop_(loop), buffer_(kReadBufferBytes), flush_task_(loop, [this] { flush_all(); }) {}
+      : loop_(loop),
+        buffer_(kReadBufferBytes),
+        flush_task_(loop, [this] { flush_all(); }),
+        relief_task_(loop, [this] { read_again(); }),
+        memory_([this] { relief_task_.at_turn_end(); }) {}
 
   [[nodiscard]] Loop& loop() noexcept { return loop_; }
   [[nodiscard]] std::span<std::uint8_t> buffer() noexcept { return buffer_; }
@@ -38,16 +43,23 @@ class ChannelHub {
     return not_above(buffer_.data(), bytes.data()) &&
            not_above(bytes.data() + bytes.size(), buffer_.data() + buffer_.size());
   }
+  // What its channels and their owners hold.
+  [[nodiscard]] MemoryMeter& memory() noexcept { return memory_; }
   // Sends what every channel has queued since the last time.
   void flush_all();
 
  private:
   friend class Channel;
 
+  void read_again();
+
   Loop& loop_;
   std::vector<std::uint8_t> buffer_;
-  std::vector<Channel*> waiting_;  // channels with bytes that were not offered to their descriptor yet
-  Task flush_task_;                // for bytes that were queued outside of a read
+  std::vector<Channel*> waiting_;    // channels with bytes that were not offered to their descriptor yet
+  std::vector<Channel*> refrained_;  // channels that are not read because memory is full
+  Task flush_task_;                  // for bytes that were queued outside of a read
+  Task relief_task_;
+  MemoryMeter memory_;
 };
 
 class ChannelHandler {
@@ -83,8 +95,12 @@ class Channel {
   // Stops and goes on with reading; what has arrived meanwhile stays in the kernel.
   void read(bool wanted);
   [[nodiscard]] bool reading() const noexcept { return reading_; }
+  // Whether it is left unread while memory is full.
+  void yield_memory(bool yields);
   // Bytes that the peer has not taken yet.
   [[nodiscard]] std::size_t unsent() const noexcept { return queue_.size() + stream_.unsent(); }
+  // More than `bytes` wait for the peer, which was offered them. channel_drained() follows.
+  [[nodiscard]] bool backed_up(std::size_t bytes) const noexcept { return blocked_ && unsent() > bytes; }
   // When the peer last took a byte, or when the first of those that wait was queued.
   [[nodiscard]] Time progress_at() const noexcept { return progress_at_; }
   // All bytes that were ever sent to and received from the peer.
@@ -105,6 +121,7 @@ class Channel {
   void write_some();
   void end(StreamStatus how);
   void update_interest() noexcept;
+  void stop_refraining();
 
   ChannelHub& hub_;
   Stream stream_;
@@ -112,6 +129,7 @@ class Channel {
   std::unique_ptr<Poll> poll_;
   Task again_;  // goes on reading what TLS holds when the budget of the turn is used up
   SendQueue queue_;
+  HeldMemory held_;
   Time progress_at_ = kNever;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;
@@ -122,6 +140,8 @@ class Channel {
   bool lost_ = false;     // and so is everything else
   bool blocked_ = false;  // the descriptor took less than was queued
   bool listed_ = false;   // in the hub's list
+  bool yields_ = false;
+  bool refrains_ = false;  // in the hub's other list
 };
 
 }  // namespace sluice::proxy

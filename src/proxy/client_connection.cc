@@ -29,9 +29,11 @@ ClientConnection::ClientConnection(ChannelHub& hub, WaiterId id, AcceptedClient 
       tls_(tls),
       limits_(limits),
       owner_(owner),
+      held_(hub.memory()),
       timer_(hub.loop(), [this] { due(); }),
       channel_(hub, Stream(accepted.descriptor), *this) {
   channel_.stream().set_options(limits.socket);
+  channel_.yield_memory(true);
   login_.emplace(options);
   timer_.set(hub.loop().now() + limits.login_timeout);
   channel_.begin_step(false);
@@ -132,10 +134,13 @@ void ClientConnection::take_step(LoginStep step) {
       begin_closing();
       return;
     case LoginStep::close:
-      owner_.client_login_ended(*this);
       begin_closing();
       return;
   }
+}
+
+void ClientConnection::end_login() {
+  if (!std::exchange(login_over_, true)) owner_.client_login_ended(*this);
 }
 
 void ClientConnection::verifier(const FoundVerifier& found) {
@@ -172,15 +177,16 @@ void ClientConnection::abort_login(const wire::ErrorText& error) {
 }
 
 void ClientConnection::snapshot(std::span<const Setting> parameters, const wire::BackendKey& key,
-                                std::shared_ptr<const SessionOptions> options, const Settings& startup,
-                                const Settings& greeted) {
+                                std::shared_ptr<const SessionOptions> options, const ClientLimits& limits,
+                                const Settings& startup, const Settings& greeted) {
   if (stage_ != Stage::owner) return;
   if (login_->snapshot(parameters, key, *this) != LoginStep::accepted) {
     begin_closing();
     return;
   }
   channel_.flush();
-  owner_.client_login_ended(*this);
+  end_login();
+  limits_ = limits;
   session_options_ = std::move(options);
   session_ = std::make_unique<Session>(*session_options_, id_, startup, greeted);
   login_.reset();
@@ -203,6 +209,7 @@ void ClientConnection::channel_received(Channel&, wire::Bytes bytes) {
       if (stage_ == Stage::login) go_on_with_login();
       // Whoever sends more than a login has waits with it.
       if (stage_ != Stage::session && inbox_.size() > Session::kInputBytes) channel_.read(false);
+      held_.set(inbox_.capacity());
       return;
     case Stage::closing:
     case Stage::finished:
@@ -239,7 +246,8 @@ void ClientConnection::pump_inbox() {
 std::size_t ClientConnection::pump(wire::Bytes input) {
   pumping_ = true;
   std::size_t taken = 0;
-  while (stage_ == Stage::session) {
+  // Who does not take the answers is asked for no more: each query's may fit although all together do not.
+  while (stage_ == Stage::session && !channel_.backed_up(limits_.buffer_bytes)) {
     std::size_t step = session_->take_client(input.subspan(taken), hub_.loop().now(), *this);
     taken += step;
     bool changed = settle();
@@ -328,16 +336,20 @@ void ClientConnection::channel_drained(Channel&) {
     }
     return;
   }
-  update_flow();
+  pump_inbox();
 }
 
 // Each side is read only while the other takes what it sends.
 void ClientConnection::update_flow() {
   if (stage_ != Stage::session) return;
-  if (server_ != nullptr) server_->channel().read(channel_.unsent() <= limits_.buffer_bytes);
+  held_.set(inbox_.capacity());
+  channel_.yield_memory(server_ == nullptr);
+  bool client_takes = !channel_.backed_up(limits_.buffer_bytes);
+  if (server_ != nullptr) server_->channel().read(client_takes);
   if (departure_) return;
-  bool server_takes = server_ == nullptr || server_->channel().unsent() <= limits_.buffer_bytes;
-  channel_.read(server_takes && !session_->wants().pause_client && inbox_.size() < Session::kInputBytes);
+  bool server_takes = server_ == nullptr || !server_->channel().backed_up(limits_.buffer_bytes);
+  channel_.read(server_takes && client_takes && !session_->wants().pause_client &&
+                inbox_.size() < Session::kInputBytes);
 }
 
 void ClientConnection::due() {
@@ -366,7 +378,6 @@ void ClientConnection::due() {
 void ClientConnection::channel_ended(Channel&, StreamStatus how) {
   if (stage_ == Stage::finished) return;
   if (stage_ != Stage::session) {
-    if (stage_ != Stage::closing && login_) owner_.client_login_ended(*this);
     finish();
     return;
   }
@@ -408,7 +419,6 @@ void ClientConnection::drop() {
     pump_inbox();
     return;
   }
-  if (login_ && stage_ != Stage::closing) owner_.client_login_ended(*this);
   finish();
 }
 
@@ -416,8 +426,10 @@ void ClientConnection::drop() {
 void ClientConnection::begin_closing() {
   if (stage_ == Stage::closing || stage_ == Stage::finished) return;
   if (std::exchange(waiting_, false)) owner_.client_leaves_queue(*this);
+  end_login();
   stage_ = Stage::closing;
-  inbox_.clear();
+  std::vector<std::uint8_t>().swap(inbox_);
+  held_.set(0);
   if (channel_.closed() || departure_) {
     channel_.flush();
     if (channel_.closed() || channel_.unsent() == 0) {
@@ -435,6 +447,7 @@ void ClientConnection::begin_closing() {
 void ClientConnection::finish() {
   if (stage_ == Stage::finished) return;
   if (std::exchange(waiting_, false)) owner_.client_leaves_queue(*this);
+  end_login();
   stage_ = Stage::finished;
   timer_.cancel();
   channel_.close();

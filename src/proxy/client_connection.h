@@ -74,7 +74,8 @@ class ClientConnection final : public ChannelHandler, public Output {
   void abort_login(const wire::ErrorText& error);
   // The session begins; `parameters` are what the client is greeted with.
   void snapshot(std::span<const Setting> parameters, const wire::BackendKey& key,
-                std::shared_ptr<const SessionOptions> options, const Settings& startup, const Settings& greeted);
+                std::shared_ptr<const SessionOptions> options, const ClientLimits& limits, const Settings& startup,
+                const Settings& greeted);
 
   // --- The session's part of the pool.
   void assign(ServerConnection& server);
@@ -116,6 +117,7 @@ class ClientConnection final : public ChannelHandler, public Output {
   [[nodiscard]] std::size_t pump(wire::Bytes input);
   void pump_inbox();
   [[nodiscard]] bool settle();
+  void end_login();
   void consider_departure();
   void update_flow();
   void due();
@@ -136,6 +138,7 @@ class ClientConnection final : public ChannelHandler, public Output {
   std::unique_ptr<Session> session_;
   ServerConnection* server_ = nullptr;
   std::vector<std::uint8_t> inbox_;  // what was received and not taken yet
+  HeldMemory held_;                  // by the inbox
   Timer timer_;
   Stage stage_ = Stage::first_byte;
   bool direct_tls_ = false;
@@ -143,6 +146,7 @@ class ClientConnection final : public ChannelHandler, public Output {
   bool pumping_ = false;    // pump() is on the stack
   bool cancelled_ = false;  // the session's wish was told to the owner
   bool login_timed_out_ = false;
+  bool login_over_ = false;             // and the owner was told
   bool told_gone_ = false;              // the session knows of the departure
   std::optional<Departure> departure_;  // the client has gone, its last messages may still be to be taken
   Channel channel_;

@@ -83,6 +83,7 @@ Worker::Worker(ChannelHub& hub, Log& log, const Config& config, std::uint64_t se
         pools_.tick(hub_.loop().now());
         act();
       }) {
+  hub_.memory().set_limit(config.limits.max_memory_bytes);
   resolver_.set({config.server.host, config.server.port, config.server.dns_ttl, config.server.dns_refresh});
   verifiers_.set_query(config.auth.source == AuthSource::query ? config.auth.query : std::string(),
                        config.auth.lookup_timeout);
@@ -133,6 +134,7 @@ std::shared_ptr<const Snapshot> Worker::snapshot() {
   metrics_.clients = clients_.size();
   metrics_.clients_logging_in = logins_;
   metrics_.servers = totals.servers;
+  metrics_.memory_bytes = hub_.memory().held();
   metrics_.servers_max = config_.pool_limits.max_total;
   metrics_.clients_waiting_permit = totals.waiting;
   result->metrics = metrics_;
@@ -186,6 +188,7 @@ std::string Worker::reload(const Config& config) {
   }
   Time now = hub_.loop().now();
   counts_.set_limits(config_.limits.accept);
+  hub_.memory().set_limit(config_.limits.max_memory_bytes);
   keys_.set_limit(config_.cancel.max_failures_per_second);
   readiness_.set(config_.readiness.max_queue_time, config_.readiness.window);
   resolver_.set({config_.server.host, config_.server.port, config_.server.dns_ttl, config_.server.dns_refresh});
@@ -332,6 +335,8 @@ void Worker::set_facts(PoolFacts& facts, const PoolConfig& config) const {
   session->keeps_server = config.pool.mode == PoolMode::session;
   facts.session = std::move(session);
   facts.limits.buffer_bytes = config_.limits.client_buffer_bytes;
+  facts.limits.login_timeout = config_.limits.login_timeout;
+  facts.limits.socket = config_.tcp.client;
   facts.limits.stall_timeout = config.client_stall_timeout;
 }
 

@@ -133,6 +133,7 @@ std::optional<wire::ErrorText> Worker::attach(ClientConnection& client) {
   PoolKey key{client.user(), client.database(), {}};
   if (config.session.profile == Profile::strict) key.startup = canonical(client.login().parameters().settings, false);
   Attachment attachment = pools_.attach(key, config.pool, hub_.loop().now());
+  act();  // it may have got the number of a pool that was forgotten for it
   if (attachment.refused) {
     if (*attachment.refused == RefuseReason::too_many_pools) return too_many("too many pools");
     return wire::ErrorText{"FATAL",
@@ -186,7 +187,7 @@ void Worker::finish_greeting(ClientConnection& client, const std::vector<Setting
   PoolFacts& facts = facts_of(client.pool);
   Settings startup;
   if (facts.session->profile == Profile::compatible) startup = to_settings(client.login().parameters().settings);
-  client.snapshot(parameters, *key, facts.session, startup, to_settings(parameters));
+  client.snapshot(parameters, *key, facts.session, facts.limits, startup, to_settings(parameters));
 }
 
 // The server connection of a greeting said something, or ended.
