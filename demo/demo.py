@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 """The demo: a private cluster, a batch flood and an online tenant, first counted (shadow), then admitted (enforced).
 
-Run by `./dev demo`. Everything lives in one folder; the server listens on a socket there (and on a free loopback port that
-nobody has a password for). Whatever ends the demo, no process is left.
+Run by `./dev demo`. Everything lives in one folder; the server listens on a socket there and on a free loopback port, where the
+proxy's lookup role and one visitor have passwords that are made anew each time. Whatever ends the demo, no process is left.
 """
 import argparse
 import os
 import pathlib
 import random
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -40,6 +41,28 @@ CREATE ROLE batch_export LOGIN;
 CREATE ROLE ops LOGIN IN ROLE pg_monitor;
 """
 
+PROXY_ROLES = """
+CREATE ROLE sluice_lookup LOGIN PASSWORD '{lookup}';
+GRANT USAGE ON SCHEMA sluice TO sluice_lookup;
+GRANT EXECUTE ON FUNCTION sluice.scram_verifier(text) TO sluice_lookup;
+CREATE ROLE visitor LOGIN PASSWORD '{visitor}';
+"""
+
+# Everything stays on the loopback interface, so nothing is encrypted.
+PROXY_CONFIGURATION = """
+listen.port = {port}
+client_tls.mode = "disable"
+server.port = {server_port}
+server_tls.mode = "disable"
+auth.database = "demo"
+auth.password_file = "{password_file}"
+pool.max_size = 5
+admin.port = {admin_port}
+drain.drain_wait_ms = 0
+drain.shutdown_timeout_ms = 2000
+log.format = "text"
+"""
+
 
 class Stopped(Exception):
     """Somebody asked the demo to end."""
@@ -66,6 +89,12 @@ class Interrupt:
         self.held -= 1
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Cluster:
     """A PostgreSQL cluster of its own, with pg_sluice preloaded."""
 
@@ -80,9 +109,7 @@ class Cluster:
         self.sockets = self.folder
         if len(str(self.folder)) > 80:
             self.short = self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="pg_sluice."))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
 
     def run(self, program, *arguments):
         command = [*self.prefix, str(self.binaries / program), *map(str, arguments)]
@@ -146,6 +173,67 @@ log_checkpoints = off
 
     def psql_line(self):
         return f"psql -h {self.sockets} -p {self.port} -U postgres demo"
+
+
+class Proxy:
+    """`sluice proxy` in front of the cluster, with a role whose password it reads verifiers with, and one for visitors."""
+
+    def __init__(self, cluster, sluice):
+        self.cluster, self.sluice, self.process = cluster, sluice, None
+        self.port, self.admin_port = free_port(), free_port()
+        self.password = secrets.token_hex(8)
+        self.log = cluster.folder / "proxy.log"
+
+    def start(self, cursor):
+        lookup = secrets.token_hex(8)
+        cursor.execute(PROXY_ROLES.format(lookup=lookup, visitor=self.password))
+        owner = {"user": "postgres", "group": "postgres", "extra_groups": []} if self.cluster.prefix else {}
+        password_file, configuration = self.cluster.folder / "lookup.password", self.cluster.folder / "proxy.toml"
+        password_file.touch(mode=0o600)
+        password_file.write_text(lookup + "\n", encoding="utf-8")
+        configuration.write_text(PROXY_CONFIGURATION.format(
+            port=self.port, admin_port=self.admin_port, server_port=self.cluster.port, password_file=password_file), encoding="utf-8")
+        if owner:
+            shutil.chown(password_file, "postgres")
+        with open(self.log, "w", encoding="utf-8") as log:
+            # A session of its own: Ctrl-C is for the demo, which ends the proxy in order.
+            self.process = subprocess.Popen([self.sluice, "proxy", "--config", str(configuration)], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, start_new_session=True, cwd=self.cluster.folder, **owner)
+
+    def try_it(self):
+        """How many rows a visitor sees through it."""
+        for attempt in range(50):
+            if self.process.poll() is not None:
+                break
+            try:
+                connection = psycopg2.connect(host="127.0.0.1", port=self.port, user="visitor", password=self.password, dbname="demo")
+                break
+            except psycopg2.OperationalError:
+                if attempt == 49:
+                    raise
+                time.sleep(0.1)
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the proxy ended with {self.process.returncode}:\n{self.log.read_text(encoding='utf-8')}")
+        connection.autocommit = True
+        cursor = connection.cursor()
+        cursor.execute("SELECT count(*) FROM shop.items")
+        rows = cursor.fetchone()[0]
+        connection.close()
+        return rows
+
+    def lines(self):
+        return [f"through the proxy: PGPASSWORD={self.password} psql -h 127.0.0.1 -p {self.port} -U visitor demo",
+                f"its state: curl http://127.0.0.1:{self.admin_port}/pools"]
+
+    def stop(self):
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 class Tally:
@@ -224,6 +312,7 @@ class Demo:
 
     def __init__(self, cluster, sluice, interrupt):
         self.cluster = cluster
+        self.proxy = Proxy(cluster, sluice)
         self.sluice = sluice
         self.interrupt = interrupt
         self.stop = threading.Event()
@@ -245,6 +334,10 @@ class Demo:
         cursor = self.monitor.cursor()
         cursor.execute(SETUP)
         cursor.execute("CREATE EXTENSION pg_sluice")
+        with self.interrupt:
+            self.proxy.start(cursor)
+        if self.interrupt.pending:
+            raise Stopped
         policy = pathlib.Path(__file__).parent / "policy.yaml"
         print(f"$ sluice policy publish {policy.name}", flush=True)
         environment = dict(os.environ, PGHOST=str(self.cluster.sockets), PGPORT=str(self.cluster.port), PGUSER="postgres",
@@ -351,12 +444,15 @@ class Demo:
         print(f"\nsluice.reconcile(): {cursor.rowcount} discrepancies between the ledger and the server")
         if cursor.rowcount:
             self.table(cursor)
-        print("look around:", self.cluster.psql_line(), flush=True)
+        print(f"a visitor through the proxy sees {self.proxy.try_it()} rows of shop.items")
+        print("look around:", self.cluster.psql_line())
+        print("\n".join(self.proxy.lines()), flush=True)
 
     def end(self):
         """Ends server, clients and folder; from here on no signal gets in between."""
         with self.interrupt:
             self.stop.set()
+            self.proxy.stop()
             self.cluster.stop()
             for client in self.clients:
                 client.join(5)
