@@ -114,11 +114,14 @@ class Proxy {
     for (const ConfigFinding& finding : loaded.findings) {
       if (!finding.warning && error.empty()) error = finding.text();
     }
-    for (const std::string& path : needs_restart(config_, loaded.config)) {
-      log_.warning("reload", "a setting changes only with a restart", now, {{"setting", path}});
-    }
     std::string token;
-    if (loaded.ok()) error = worker_.reload(loaded.config);
+    if (loaded.ok()) {
+      // Of a file that was not read to its end nothing can be said.
+      for (const std::string& path : needs_restart(config_, loaded.config)) {
+        log_.warning("reload", "a setting changes only with a restart", now, {{"setting", path}});
+      }
+      error = worker_.reload(loaded.config);
+    }
     if (error.empty()) {
       config_ = loaded.config;
       error = read_token(token);

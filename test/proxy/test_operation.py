@@ -116,6 +116,17 @@ def test_reload_limits(make_proxy, server):
             client.socket.close()
 
 
+def test_reload_unreadable(make_proxy):
+    """a file that cannot be read to its end changes nothing at a reload, and nothing is said of settings it did not come to"""
+    with make_proxy() as proxy:
+        proxy.file.write_text(proxy.file.read_text().replace("[auth]", "[auth"))
+        proxy.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "reload failed" in proxy.log.read_text())
+        assert "only with a restart" not in proxy.log.read_text()
+        with proxy.client() as client:
+            assert client.query("SELECT 1") == "D[1] C[SELECT 1] Z"
+
+
 def test_admin(proxy):
     """L39, L40: metrics, health, readiness and pools over HTTP, with the documented names"""
     with proxy.client() as client:
