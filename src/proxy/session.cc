@@ -33,7 +33,23 @@ void Session::begin_call(Time now, Output& out) noexcept {
   scratch_.clear();
 }
 
+// What the server sends on its own, as a notice, may have begun behind its last answer. The rest of it is this
+// client's, so until it has come the server is not given back, and nothing is begun with it.
+void Session::hold_release() {
+  if (server_ == nullptr || wants_.discard != Discard::none) return;
+  bool whole = server_->walker.between_messages();
+  if (wants_.release && !whole) {
+    wants_.release = false;
+    release_waits_ = true;
+  } else if (release_waits_ && whole) {
+    release_waits_ = false;
+    wants_.release = true;
+    if (ending_ == Ending::idle) end_now();
+  }
+}
+
 void Session::end_call() {
+  hold_release();
   server_run_.flush();
   client_run_.flush();
   wants_.pause_client = server_ != nullptr && !reads_client();
@@ -45,6 +61,7 @@ void Session::to_client(Bytes bytes) noexcept {
 }
 
 void Session::error_to_client(const wire::ErrorText& error) {
+  if (client_within_) return;  // it would be read as the rest of a row
   std::size_t room = kErrorOverhead + 2 * error.severity.size() + error.sqlstate.size() + error.message.size() +
                      error.detail.size() + error.hint.size();
   wire::ByteWriter writer(scratch_.take(room));
@@ -141,7 +158,7 @@ void Session::clear_assignment() noexcept {
   phase_ = Phase::relaying;
   cancel_at_ = own_deadline_ = kNever;
   portal_closes_ = ClientStatements::kNone;
-  pops_ = early_syncs_ = copying_ = false;
+  pops_ = early_syncs_ = copying_ = release_waits_ = false;
   seen_placeholders_.clear();
   replies_.clear();
   older_unnamed_.clear();
@@ -199,7 +216,7 @@ void Session::server_lost(Time now, Output& out) {
   begin_call(now, out);
   bool nothing_sent = phase_ == Phase::setting_up && ++setup_failures_ <= kMaxSetupFailures;
   bool unused = phase_ == Phase::relaying && replies_.empty() && server_->status == TransactionStatus::idle &&
-                !batch_open_ && rest_left_ == 0 && !pinned_;
+                !batch_open_ && rest_left_ == 0 && !pinned_ && !client_within_;
   bool ours = over_ || gone_ || nothing_sent || unused;
   clear_assignment();
   if (gone_) {

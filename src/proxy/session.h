@@ -185,6 +185,7 @@ class Session {
   // Calls (session.cc).
   void begin_call(Time now, Output& out) noexcept;
   void end_call();
+  void hold_release();
   void to_client(wire::Bytes bytes) noexcept;
   void error_to_client(const wire::ErrorText& error);
   void end_session(SessionEnd end, Discard discard, const wire::ErrorText& error);
@@ -306,6 +307,8 @@ class Session {
   bool gone_ = false;   // nothing more comes from the client; what it sent in good order is still answered
   bool reset_ = false;  // and nobody reads the answers
   bool pinned_ = false;
+  bool client_within_ = false;  // the client has the beginning of a message: nothing may come but the rest of it
+  bool release_waits_ = false;  // for the end of a message that the server sent on its own
   Ending ending_ = Ending::none;
   SessionEnd ending_as_ = SessionEnd::none;
   Refusal final_error_;

@@ -30,6 +30,7 @@ bool Session::reads_client() const noexcept {
   if (over_ || gone_ || barrier_ || ending_ == Ending::answered) return false;
   if (server_ == nullptr) return true;
   if (phase_ != Phase::relaying || wants_.release || wants_.discard != Discard::none) return false;
+  if (replies_.empty() && !server_->walker.between_messages()) return false;
   return rest_left_ > 0 || replies_.size() < options_.max_owed_replies;
 }
 

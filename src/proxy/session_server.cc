@@ -50,6 +50,7 @@ void Session::take_piece(const wire::Piece& piece) {
     if (way_ == Way::whole && piece.length > kMaxWholeBytes) {
       take_error(piece, {});
       way_ = Way::forward;
+      client_within_ = !piece.last;
       return;
     }
     server_->partial.clear();
@@ -69,6 +70,7 @@ void Session::take_piece(const wire::Piece& piece) {
       if (piece.last) take_whole(piece, Bytes(server_->partial));
       break;
   }
+  client_within_ = way_ == Way::forward && !piece.last;
   if (piece.last && pops_) {
     pops_ = false;
     pop_reply();

@@ -26,6 +26,49 @@ TEST_F(SessionServerTest, SplitAnywhereTheClientSeesTheSame) {
   for (std::size_t cut = 1; cut < answers.size(); cut++) EXPECT_EQ(run(cut), answers) << cut;
 }
 
+// The client would take the error for the rest of its row.
+TEST_F(SessionServerTest, NoErrorIsPutIntoAnUnfinishedMessage) {
+  const std::string long_row = row({std::string(200, 'v')});
+  for (std::size_t cut = 0; cut < long_row.size(); cut += 3) {
+    session_ = nullptr;
+    server_ = fresh_server();
+    out_ = {};
+    send(query("select 1"));
+    answer(columns() + long_row.substr(0, cut));
+    session().server_lost(now_, out_);
+    EXPECT_EQ(session().end(), SessionEnd::server_lost) << cut;
+    if (cut < 5) {
+      EXPECT_EQ(client(), "T E(FATAL 08006: the connection to the server was lost)") << cut;
+    } else {
+      EXPECT_EQ(out_.client, columns() + long_row.substr(0, cut)) << cut;
+    }
+  }
+}
+
+TEST_F(SessionServerTest, AServerIsNotGivenBackInTheMiddleOfWhatItSendsOnItsOwn) {
+  const std::string notices[] = {message('N', "SNOTICE" + std::string(2, '\0')), parameter("TimeZone", "UTC"),
+                                 message('A', std::string(4, '\0') + terminated("channel") + terminated("text"))};
+  for (const std::string& notice : notices) {
+    for (std::size_t cut = 1; cut < notice.size(); cut++) {
+      session_ = nullptr;
+      server_ = fresh_server();
+      out_ = {};
+      send(query("select 1"));
+      answer(tag("SELECT 1") + ready() + notice.substr(0, cut));
+      EXPECT_FALSE(session().wants().release) << cut;
+      send(close('S', "a") + query("select 2"));
+      EXPECT_EQ(server(), "Q(select 1)") << cut;
+      session().take_server(wire::as_bytes(std::string_view(notice).substr(cut)), now_, out_);
+      EXPECT_TRUE(session().wants().release) << cut;
+      EXPECT_EQ(out_.client, tag("SELECT 1") + ready() + notice) << cut;
+      ASSERT_EQ(session().release(), server_.get());
+      send({});
+      EXPECT_EQ(server(), "Q(select 2)") << cut;
+      input_.clear();
+    }
+  }
+}
+
 TEST_F(SessionServerTest, RowsOfAnyLengthPassWithoutBeingKept) {
   send(query("select large"));
   std::string large = columns() + message('D', std::string(1 << 20, 'v'));
