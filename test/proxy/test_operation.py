@@ -176,6 +176,35 @@ def test_liveness_without_database(make_proxy):
         assert proxy.get("/healthz")[0] == 200
 
 
+def test_documented_differences(make_proxy, server):
+    """L42: names, PIDs and changed passwords are as docs/proxy.md says"""
+    server.run("DROP ROLE IF EXISTS renewed; CREATE ROLE renewed LOGIN PASSWORD 'first one'")
+
+    def enter(proxy, password, **parameters):
+        return proxy.client(user="renewed", database="postgres", password=password, **parameters)
+
+    with make_proxy(auth={"ttl_ms": 3000}, pool={"max_size": 2}) as proxy:
+        with enter(proxy, "first one", application_name="till 7") as one, enter(proxy, "first one") as two:
+            assert one.parameters["application_name"] == "till 7"
+            assert one.value("SHOW application_name") == "till 7"
+            one.query("BEGIN")
+            held = one.value("SELECT pg_backend_pid()")
+            other = two.value("SELECT pg_backend_pid()")
+            assert held != other
+            one.query("COMMIT")
+            two.query("BEGIN")
+            assert {two.value("SELECT pg_backend_pid()"), one.value("SELECT pg_backend_pid()")} == {held, other}
+            two.query("COMMIT")
+        server.run("ALTER ROLE renewed PASSWORD 'second one'")
+        with enter(proxy, "first one") as late:
+            assert late.query("SELECT 1") == "D[1] C[SELECT 1] Z"
+        time.sleep(3.2)
+        with proxy.socket() as late:
+            assert late.refused("first one", user="renewed", database="postgres")["C"] == "28P01"
+        with enter(proxy, "second one") as renewed:
+            assert renewed.query("SELECT 1") == "D[1] C[SELECT 1] Z"
+
+
 def test_log_without_secrets(proxy, server):
     """L19: no password, proof or verifier is in the log, which is JSON line by line"""
     with proxy.client() as client:
