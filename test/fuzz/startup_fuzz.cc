@@ -209,6 +209,11 @@ void log_in(Input input) {
     require(!make_options(scene.flags).tls_required || login.in_tls(), "TLS is required where it is");
     require(login.outcome() == proxy::LoginOutcome::accepted, "it ended as it says");
   }
+  if (step != LoginStep::need_more) {
+    out.closed = true;
+    wire::Bytes more = wire::as_bytes("Q");
+    require(login.receive(more, out) == step && more.size() == 1, "behind the end nothing is read");
+  }
   // An error of before protocol 3.0 is text.
   if (login.outcome() != proxy::LoginOutcome::unsupported) require_messages(out.client);
   require(step == LoginStep::need_more || login.outcome() != proxy::LoginOutcome::running, "an end has a reason");
