@@ -182,7 +182,11 @@ Session::Way Session::judge_copy(std::uint8_t type) {
     copying_ = true;
     early_syncs_ = copy.syncs > 0;
     // The Sync that was passed over did not end the batch.
-    if (owed == Owed::execute && early_syncs_ && replies_.awaits_sync()) batch_open_ = true;
+    if (owed == Owed::execute && early_syncs_ && replies_.awaits_sync()) {
+      batch_open_ = true;
+      wants_barrier_ = wants_barrier_ || barrier_;
+      barrier_ = false;
+    }
   }
   return Way::forward;
 }

@@ -292,6 +292,12 @@ std::size_t Session::take_bind(const Message& message) {
     }
   }
   if (found == Found::unknown_yet) return 0;
+  // The name it gets instead may be longer, and the server would take a message beyond its limit for no message.
+  bool renamed = named || found == Found::absent;
+  if (renamed && message.payload_bytes > wire::kLargeLength - wire::kMinLength - sizeof(ServerStatementName::text)) {
+    end_in_order(SessionEnd::unsupported, "54000", "a Bind of a named or absent statement is too long");
+    return 0;
+  }
   batch_open_ = true;
   if (named && head.portal == closing_portal_) portal_closes_ = ClientStatements::kNone;
   if (found == Found::absent) {

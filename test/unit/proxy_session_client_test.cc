@@ -230,5 +230,33 @@ TEST_F(SessionTest, AMistakeOfTheClientDoesNotWaitForTheEndOfACopy) {
   }
 }
 
+// What resets settings is waited for, and a COPY in the same Query or batch waits for the client.
+TEST_F(SessionTest, ACopyBehindAResetIsFed) {
+  const std::string began = message('G', std::string(3, '\0'));
+  const std::string data = message('d', "1\n") + message('c');
+  for (std::string_view reset : {"reset all", "deallocate all", "discard all"}) {
+    session_ = nullptr;
+    server_ = fresh_server();
+    input_.clear();
+    out_ = {};
+    send(query(std::string(reset) + "; copy t from stdin"));
+    out_.server.clear();
+    answer(tag("RESET") + began);
+    send(data + query("select 2"));
+    EXPECT_EQ(out_.server, data) << reset << ": the next query waits";
+
+    session_ = nullptr;
+    server_ = fresh_server();
+    input_.clear();
+    out_ = {};
+    send(parse("", reset) + bind("", "") + execute() + parse("", "copy t from stdin") + bind("", "") + execute() +
+         sync());
+    out_.server.clear();
+    answer(message('1') + message('2') + tag("RESET") + message('1') + message('2') + began);
+    send(data + sync() + query("select 2"));
+    EXPECT_EQ(out_.server, data + sync()) << reset << ": the next query waits";
+  }
+}
+
 }  // namespace
 }  // namespace sluice::proxy

@@ -207,5 +207,30 @@ TEST_F(SessionStatementsTest, NamesOfAnyLengthAreTheClientsBusiness) {
   EXPECT_EQ(server(), "P(sluice_1,select 1) B(sluice_1) S");
 }
 
+TEST_F(SessionTest, ABindThatGetsALongerNameKeepsToTheServersLimit) {
+  for (std::uint32_t length : {wire::kLargeLength, wire::kLargeLength - 1}) {
+    for (std::string_view name : {"a", "absent", ""}) {
+      session_ = nullptr;
+      server_ = fresh_server();
+      input_.clear();
+      out_ = {};
+      send(parse(name.empty() ? name : "a", "select $1") + sync());
+      answer(message('1') + ready());
+      if (session().wants().release) session().release();
+      std::string bind_head = "B";
+      for (int shift = 24; shift >= 0; shift -= 8) bind_head += static_cast<char>(length >> shift);
+      out_.server.clear();
+      out_.client.clear();
+      send(bind_head + terminated("") + terminated(name) + std::string(40'000, '\0'));
+      if (name.empty()) {
+        EXPECT_TRUE(out_.server.find(bind_head) != std::string::npos) << "as it came";
+      } else {
+        EXPECT_TRUE(client().starts_with("E(FATAL 54000")) << length;
+        EXPECT_EQ(out_.server, "");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::proxy
