@@ -27,8 +27,9 @@ bool needs_server(std::uint8_t type) noexcept { return std::strchr("QFPBDE", typ
 }  // namespace
 
 bool Session::reads_client() const noexcept {
-  // The answer that the barrier waits for comes when the client has ended its COPY.
-  if (over_ || gone_ || (barrier_ && !copy_in_) || ending_ == Ending::answered) return false;
+  // The answer that the barrier waits for comes when the client has ended its message, and its COPY.
+  bool waits = barrier_ && !copy_in_ && rest_left_ == 0;
+  if (over_ || gone_ || waits || ending_ == Ending::answered) return false;
   if (server_ == nullptr) return true;
   if (phase_ != Phase::relaying || wants_.release || wants_.discard != Discard::none) return false;
   if (replies_.empty() && !server_->walker.between_messages()) return false;

@@ -258,5 +258,13 @@ TEST_F(SessionTest, ACopyBehindAResetIsFed) {
   }
 }
 
+TEST_F(SessionTest, AQueryThatGoesOnBehindItsTextIsForwardedToItsEnd) {
+  const std::string longer = query(terminated("reset all") + std::string(3 * Session::kInputBytes, 'x'));
+  std::string_view rest = longer;
+  for (; !rest.empty(); rest.remove_prefix(std::min<std::size_t>(rest.size(), 8192))) send(rest.substr(0, 8192));
+  EXPECT_EQ(out_.server, longer);
+  EXPECT_EQ(input_, "");
+}
+
 }  // namespace
 }  // namespace sluice::proxy
