@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -154,6 +155,8 @@ class ModelServer {
         statements_.clear();
         return message(
             'C', terminated(statement.kind == wire::StatementKind::discard_all ? "DISCARD ALL" : "DEALLOCATE ALL"));
+      case wire::StatementKind::unlisten:
+        return message('C', terminated("UNLISTEN"));
       case wire::StatementKind::set:
         return message('C', terminated("SET"));
       case wire::StatementKind::copy_to_client:
@@ -192,6 +195,7 @@ class ModelServer {
         wire::Parse parse = {};
         if (!wire::read_parse(bytes, parse)) return fail_batch("08P01");
         if (is_no_statement(parse.query)) return fail_batch("42601");
+        if (parse.statement.empty()) unnamed_unlistens_ = parse.query.starts_with("UNLISTEN");
         bool again = !parse.statement.empty() && !statements_.insert(std::string(parse.statement)).second;
         return again ? fail_batch("42P05") : message('1');
       }
@@ -199,7 +203,9 @@ class ModelServer {
         wire::BindHead head = {};
         if (wire::read_bind_head(bytes, true, head) != wire::Reading::complete) return fail_batch("08P01");
         bool absent = !head.statement.empty() && !statements_.contains(std::string(head.statement));
-        return absent ? fail_batch("26000") : message('2');
+        if (absent) return fail_batch("26000");
+        portals_[std::string(head.portal)] = head.statement.empty() && unnamed_unlistens_;
+        return message('2');
       }
       case 'D':
       case 'C': {
@@ -210,12 +216,16 @@ class ModelServer {
         return message('3');
       }
       default:
-        return execute();
+        return execute(payload);
     }
   }
 
-  // Nobody knows what the portal was made of, so it may be anything.
-  [[nodiscard]] std::string execute() {
+  // What a session sends in the place of DEALLOCATE is known; any other portal may be made of anything.
+  [[nodiscard]] std::string execute(std::string_view payload) {
+    wire::Execute execute = {};
+    bool read = wire::read_execute(wire::as_bytes(payload), execute);
+    bool unlistens = read && portals_[std::string(execute.portal)];
+    if (unlistens) return status_ == 'E' ? fail_batch("25P02") : message('C', terminated("UNLISTEN"));
     if (status_ == 'E' && !chance(2)) return fail_batch("25P02");
     if (status_ == 'E' || (status_ == 'T' && chance(4))) {
       bool failed = status_ == 'E';
@@ -242,6 +252,8 @@ class ModelServer {
   Copy copy_ = Copy::none;
   std::size_t copies_ = 0;
   std::set<std::string> statements_;
+  std::map<std::string, bool> portals_;  // whether all that it does is UNLISTEN
+  bool unnamed_unlistens_ = false;
 };
 
 }  // namespace sluice::fuzz
